@@ -94,7 +94,7 @@ def novel(name: str, seed: int, most_rows: int | None) -> Run:
     seconds = process_time() - started
     there = test & new
     accuracy = hungarian_accuracy(y[there], model.predict(X[there], among="new"))
-    chosen = {key: model.choice_[key] for key in ("transform", "clusterer", "scale")}
+    chosen = {key: model.choice_[key] for key in ("metric", "clusterer", "scale")}
     free = ExpandClusters(**chosen, pool="new", n_init=5, random_state=seed).fit(X[~test], labels)
     choice = ", ".join(str(value) for value in model.choice_.values())
     return Run(accuracy, seconds, free.n_new_, free.n_new_range_, choice)

@@ -35,10 +35,10 @@ the peak of anonymous memory of the process above what it had before the fit: th
 is Hungarian over all unlabelled rows. Processor seconds of one fit each.
 """
 FITS = {
-    "ExpandClusters, kmeans": {"transform": "within", "clusterer": "kmeans", "n_new": N_GROUPS // 2},
-    "ExpandClusters, gaussian": {"transform": "within", "clusterer": "gaussian", "n_new": N_GROUPS // 2},
-    "ExpandClusters, vmf": {"transform": "within", "clusterer": "vmf", "n_new": N_GROUPS // 2},
-    "ExpandClusters, kmeans, number estimated": {"transform": "within", "clusterer": "kmeans"},
+    "ExpandClusters, kmeans": {"metric": "within", "clusterer": "kmeans", "n_new": N_GROUPS // 2},
+    "ExpandClusters, gaussian": {"metric": "within", "clusterer": "gaussian", "n_new": N_GROUPS // 2},
+    "ExpandClusters, vmf": {"metric": "within", "clusterer": "vmf", "n_new": N_GROUPS // 2},
+    "ExpandClusters, kmeans, number estimated": {"metric": "within", "clusterer": "kmeans"},
     "ExpandClusters, all automatic": {},
 }
 

@@ -174,7 +174,7 @@ def run_auto(rows: Rows, split: Split, seed: int, unit: bool) -> dict[str, Any]:
         model.labels_[split.test].astype(str),
         rows.y[split.test],
         time.perf_counter() - started,
-        strength=" ".join(str(choice[key]) for key in ("scale", "transform", "strength", "clusterer")),
+        strength=" ".join(str(choice[key]) for key in ("scale", "metric", "strength", "clusterer")),
         tried=[],
     )
 

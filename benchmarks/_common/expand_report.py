@@ -142,7 +142,7 @@ def report_unlabelled(cells: Cells, splits: int) -> None:
         )  # fmt: skip
     heads = ("set", "GM", "TCS-GM", "one round", "three rounds")
     print(
-        '\n### Unlabelled rows (Table 6.9)\n\nNMI / ARI. `ExpandClusters(transform="gaussian", n_rounds=...)`: '
+        '\n### Unlabelled rows (Table 6.9)\n\nNMI / ARI. `ExpandClusters(metric="gaussian", n_rounds=...)`: '
         "after clustering, confident rows of the pool count as labelled and TCS-GM is fitted again (1e-3).\n\n"
         f"{Table(heads, lines).to_markdown()}"
     )

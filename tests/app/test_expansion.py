@@ -23,7 +23,7 @@ WORDS = {
     "sky": ["clouds", "rain", "thunder", "wind"],
     "town": ["market", "tower", "square", "gate"],
 }
-FAST = ExpansionOptions(new=2, transform="within", clusterer="vmf")
+FAST = ExpansionOptions(new=2, metric="within", clusterer="vmf")
 
 
 def half_labelled(n_each=16, hidden=("sky", "town")):

@@ -21,10 +21,8 @@ from arbora.datasets import make_vmf_mixture
 from arbora.discover import VMFMixture
 from arbora.engine import EngineError, RayEngine, ThreadEngine, actors
 from arbora.engine.ray import start_here
-from arbora.expand import ExpandClusters
 from arbora.infer.softmax import shards as multinomial_shards
 from arbora.structure import Hierarchy
-from support.expand_problems import partly_labelled
 
 ray = pytest.importorskip("ray")
 
@@ -377,15 +375,3 @@ def test_lc_resumes_after_the_death_of_its_driver(tmp_path):
     assert Killing.last.begun == [2, 2]  # the state of step 4 would have been written in step 5
     assert there.objective_ == pytest.approx(here.objective_, rel=1e-6)
     np.testing.assert_array_equal(there.coef_, here.coef_)
-
-
-@pytest.mark.parametrize(("clusterer", "batch_size"), [("kmeans", None), ("gaussian", 3000)])
-def test_groups_are_expanded_on_a_cluster_as_on_threads(clusterer, batch_size):
-    X, y, _ = partly_labelled(4, 3, 1500, seed=3)
-    arguments = {"n_new": 3, "n_init": 2, "batch_size": batch_size, "random_state": 0}
-    here, there = (
-        ExpandClusters("within", clusterer, engine=engine, **arguments).fit(X, y)
-        for engine in (None, RayEngine(n_shards=2))
-    )
-    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-6)
-    assert np.mean(there.labels_ == here.labels_) > 0.999

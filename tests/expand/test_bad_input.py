@@ -12,6 +12,7 @@ TRANSFORMERS = [name for name in expand.__all__ if name.endswith("Transform")]
 CLUSTERERS = ["ExpandClusters", "BayesianPriorMixture"]
 TWO_GROUPS = {  # what cannot learn from a single group
     "FisherTransform",
+    "GaussianTransform",
     "PairwiseFisherTransform",
     "GammaTransform",
     "LargeMarginTransform",
@@ -147,18 +148,20 @@ def test_partial_fit_takes_odd_rows():
     assert np.isfinite(model.predict_proba(rows())).all()
 
 
-@pytest.mark.parametrize("transform", ["gaussian", "separability", "fisher", "spherical"])
-def test_one_group_falls_back_to_whitening(transform):
+@pytest.mark.parametrize(
+    "metric", ["gaussian", "separability", "fisher", "spherical", expand.LargeMarginTransform()]
+)
+def test_one_group_falls_back_to_whitening(metric):
     y = np.where(np.arange(40) < 10, 0, -1)
-    model = expand.ExpandClusters(transform, "kmeans", scale="common", n_new=2, n_init=3, random_state=0)
+    model = expand.ExpandClusters(metric, "kmeans", scale="common", n_new=2, n_init=3, random_state=0)
     with pytest.warns(UserWarning, match="at least 2 labelled groups"):
         model.fit(rows(), y)
-    assert model.choice_["transform"] == "within"
+    assert model.choice_["metric"] == "within"
 
 
 def test_warning_names_what_is_used():
     y = np.where(np.arange(40) < 10, 0, -1)
-    with pytest.warns(UserWarning, match="1 labelled group, .*transform='identity' and clusterer='kmeans'"):
+    with pytest.warns(UserWarning, match="1 labelled group, .*metric='identity' and clusterer='kmeans'"):
         expand.ExpandClusters("identity", n_new=1, n_init=3, random_state=0).fit(rows(), y)
 
 

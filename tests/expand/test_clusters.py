@@ -1,12 +1,23 @@
 """ExpandClusters: known groups keep their names, new ones are found, and what users may do wrong."""
 
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
-from arbora.expand import BayesianPriorMixture, ExpandClusters
+from arbora.expand import (
+    BayesianPriorMixture,
+    ExpandClusters,
+    GammaTransform,
+    InformativeComponents,
+    LargeMarginTransform,
+)
 from arbora.expand.clusters import fitting
 from arbora.expand.clusters.clusterers import (
+    Clusterer,
     fit_gaussian,
     fit_kmeans,
     fit_spectral,
@@ -18,6 +29,8 @@ from arbora.expand.clusters.clusterers import (
 from arbora.expand.clusters.constrained import Pool
 from arbora.expand.clusters.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph
+from arbora.expand.clusters.registry import CLUSTERERS, METRICS
+from arbora.io import load, save
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -147,8 +160,79 @@ def test_auto_beats_the_identity_where_a_feature_is_a_nuisance():
     model = ExpandClusters(n_new=4, pool="new", random_state=0).fit(X, y)
     new = truth >= 6
     assert hungarian_accuracy(truth[new], model.labels_[new]) > 0.9
-    assert model.choice_["transform"] != "identity"
+    assert model.choice_["metric"] != "identity"
     assert len(model.cv_results_["mean_score"]) == len(model.cv_results_["clusterer"])
+
+
+def test_names_are_the_transformers_of_the_registry():
+    """A name and its transformer as an object give the same groups; "auto" and the strengths come from the rows."""
+    X, y, _ = mixed(n_each=20)
+    fixed = {"clusterer": "kmeans", "scale": "common", "n_new": 2, "n_init": 2, "random_state": 0}
+    for row in METRICS.values():
+        named = ExpandClusters(row.name, **fixed).fit(X, y)
+        given = ExpandClusters(row.transformer, **fixed).fit(X, y)
+        np.testing.assert_array_equal(given.predict_proba(X), named.predict_proba(X))
+        assert (named.choice_["metric"], given.choice_["metric"]) == (
+            row.name,
+            type(row.transformer).__name__,
+        )
+        assert named.choice_["strength"] in row.strengths
+    every = ExpandClusters(scale="common", n_new=2, n_init=2, random_state=0).fit(X, y)
+    assert set(every.cv_results_["metric"]) == {row.name for row in METRICS.values() if row.auto}
+    assert set(every.cv_results_["clusterer"]) == {row.name for row in CLUSTERERS.values() if row.auto_dense}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "metric", [LargeMarginTransform(3, gamma=[0.1, 1.0]), GammaTransform(), InformativeComponents(3)]
+)
+def test_a_transformer_object_is_the_metric(metric, tmp_path):
+    X, y, _ = mixed(n_each=20)
+    X = np.abs(X)
+    model = ExpandClusters(metric, "kmeans", scale="common", n_new=2, n_init=2, random_state=0).fit(X, y)
+    assert not hasattr(metric, "components_")  # the object of the user is not fitted
+    scored = len(model.cv_results_["mean_score"]) if hasattr(model, "cv_results_") else 1
+    assert scored == len(metric.gamma if isinstance(metric, LargeMarginTransform) else [1])
+    assert clone(model).get_params()["metric"] is not metric
+    np.testing.assert_array_equal(model.refit(X, y).labels_[y >= 0], y[y >= 0])
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
+    with pytest.raises(ValueError, match="was fitted with the metric"):
+        model.set_params(metric="within").refit(X, y)
+
+
+class WithLabels(NamedTuple):
+    labels: object
+
+
+def fit_first_feature(pool, n_new, rng, n_init, engine=None):
+    """A clusterer of a user: new groups by the first feature."""
+    order = np.argsort(np.argsort(pool.Z[:, 0]))
+    return WithLabels(pool.n_known + order * n_new // len(order))
+
+
+@pytest.mark.parametrize(
+    ("pool", "filing"), [("new", "clusters"), ("mixed", "clusters"), ("mixed", "neighbours")]
+)
+def test_a_clusterer_object_needs_labels_only(pool, filing):
+    X, y, _ = partly_labelled(4, 3, 30, seed=3)
+    mine = Clusterer("first feature", fit_first_feature)
+    model = ExpandClusters("within", mine, n_new=3, pool=pool, filing=filing, scale="common", random_state=0)
+    clone(model).fit(X, y)
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.labels_[y >= 0], y[y >= 0])
+    assert model.choice_["clusterer"] == "first feature"
+    if filing == "clusters":
+        first = model.transform_rows(X[y < 0])[:, 0]
+        groups = model.labels_[y < 0]
+        spans = sorted((first[groups == k].min(), first[groups == k].max()) for k in np.unique(groups))
+        assert all(low[1] <= high[0] for low, high in itertools.pairwise(spans))
+    assert np.isfinite(model.partial_fit(X[:5] + 0.1, y[:5]).predict_proba(X)).all()
+    same = ExpandClusters("within", CLUSTERERS["kmeans"], n_new=3, random_state=0)
+    named = ExpandClusters("within", "kmeans", n_new=3, random_state=0)
+    np.testing.assert_array_equal(clone(same).fit_predict(X, y), named.fit_predict(X, y))
+    with pytest.raises(ValueError, match="give yours another name"):
+        ExpandClusters("within", Clusterer("kmeans", fit_first_feature), random_state=0).fit(X, y)
 
 
 def test_number_of_new_groups_comes_with_a_range_and_a_curve():

@@ -8,7 +8,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from arbora import expand
 from arbora.core.engine import SerialEngine
-from arbora.engine import ThreadEngine
 from arbora.expand import ExpandClusters
 from arbora.expand.clusters.clusterers import seed_centres, unit_rows
 from arbora.expand.clusters.constrained import (
@@ -239,13 +238,6 @@ def test_threads_give_the_same_bits(clusterer):
     for one, other in (models[:2], models[2:]):
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
         np.testing.assert_array_equal(one.labels_, other.labels_)
-
-
-def test_a_given_engine_counts_threads():
-    X, y, _ = mixed(30)
-    model = ExpandClusters("within", "kmeans", n_new=4, engine=ThreadEngine(2), random_state=0).fit(X, y)
-    plain = ExpandClusters("within", "kmeans", n_new=4, random_state=0).fit(X, y)
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
 
 
 # --- further rows --------------------------------------------------------------------------------------------------

@@ -201,29 +201,7 @@ _CLASSIFIER = dict.fromkeys(
     "takes what has predict_proba for a classifier",
 )
 _NEGATIVE = {"check_clustering": "has negative numbers, which are no counts"}
-_METHOD = dict.fromkeys(
-    (
-        "check_n_features_in_after_fitting",
-        "check_estimators_dtypes",
-        "check_dtype_object",
-        "check_estimators_nan_inf",
-        "check_estimator_sparse_array",
-        "check_estimator_sparse_matrix",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_transformer_data_not_an_array",
-        "check_transformer_general",
-        "check_transformer_preserve_dtypes",
-        "check_transformers_unfitted",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        "check_dict_unchanged",
-        "check_fit_idempotent",
-        "check_fit2d_predict1d",
-    ),
-    "takes the parameter `transform` for a method",
-)
-_CLUSTERS = {"transform": "within", "clusterer": "kmeans", "n_new": 2, "n_init": 3, "random_state": 0}
+_CLUSTERS = {"metric": "within", "clusterer": "kmeans", "n_new": 2, "n_init": 3, "random_state": 0}
 
 
 def _row(cls: type, reduces: Any, data: Any = groups, arguments: Any = None, **more: Any) -> Row:
@@ -247,7 +225,7 @@ EXPAND_ROWS = [
         arguments={"tol": 1e-2, "random_state": 0},
         excused=_DISCRETE,
     ),
-    _row(expand.ExpandClusters, clusters_reduce, arguments=_CLUSTERS, quick=_CLUSTERS, excused=_METHOD),
+    _row(expand.ExpandClusters, clusters_reduce, arguments=_CLUSTERS, quick=_CLUSTERS, excused=_CLASSIFIER),
     _row(
         expand.BayesianPriorMixture,
         prior_reduces,

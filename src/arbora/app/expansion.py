@@ -7,7 +7,7 @@ with a high probability are filed, the others are proposals.
 >>> words = {"sea": "fish fins gills", "land": "soil grass trees", None: "stars moon orbit"}
 >>> texts = [f"{text} {text.split()[i % 3]}" for i in range(9) for text in words.values()]
 >>> documents = Documents.from_texts(texts, list(words) * 9)
->>> found = expand_documents(documents, ExpansionOptions(new=1, transform="within", clusterer="kmeans"))
+>>> found = expand_documents(documents, ExpansionOptions(new=1, metric="within", clusterer="kmeans"))
 >>> found.plan[0].group, found.plan[0].is_new, len(found.plan)
 ('new 1', True, 9)
 """
@@ -51,7 +51,7 @@ class ExpansionOptions(NamedTuple):
         Documents with at least this probability are filed; the others are proposals.
     pool : str
         "mixed": documents without a label belong to known or to new groups; "new": to new ones only.
-    transform, clusterer : str
+    metric, clusterer : str
         As in `ExpandClusters`; "auto": chosen by hiding known groups.
     seed : int
         Random seed.
@@ -60,7 +60,7 @@ class ExpansionOptions(NamedTuple):
     new: int | str = "auto"
     sure: float = SURE
     pool: str = "mixed"
-    transform: str = "auto"
+    metric: str = "auto"
     clusterer: str = "auto"
     seed: int = 0
 
@@ -179,7 +179,7 @@ def expand_documents(
 def _fit_groups(X: Any, y: Any, options: ExpansionOptions, verbose: int) -> ExpandClusters:
     """Fit the groups; say in words of documents if fewer new ones were found than asked for."""
     model = ExpandClusters(
-        options.transform,
+        options.metric,
         options.clusterer,
         n_new=options.new,
         pool=options.pool,

@@ -31,15 +31,13 @@ from sklearn.utils._param_validation import Interval
 
 from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split
-from arbora.core.monitor import Monitor
+from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
     lbfgs,
-    require_groups,
-    warn_unless_converged,
 )
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.within_class import whitening
@@ -96,8 +94,8 @@ def start_components(labelled: Labelled, n_components: int) -> Matrix:
 
 def learn_components(
     labelled: Labelled, n_components: int, n_references: int, alpha: float, tol: float, max_iter: int
-) -> tuple[Learned, Ints]:
-    """Find the projection of the rows of the feature space; return also the references."""
+) -> Learned:
+    """Find the projection of the rows of the feature space."""
     rng = np.random.default_rng(labelled.seed)
     moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
     white = whitening(moments.within, _SHRINKAGE)
@@ -135,7 +133,7 @@ def learn_components(
     if not monitor.n_iter:
         monitor.record(before, converged=True)
     A = best.reshape(-1, rows.Z.shape[1]) @ white
-    return Learned(A, monitor.trace, np.nan, monitor.n_iter, converged), references
+    return Learned(A, monitor.trace, None, monitor.n_iter, converged, {"references_": references})
 
 
 class InformativeComponents(MetricTransform):
@@ -216,11 +214,8 @@ class InformativeComponents(MetricTransform):
         self.n_dims = n_dims
         self.random_state = random_state
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
         n_components = min(self.n_components, labelled.Z.shape[1])
-        found, self.references_ = learn_components(
+        return learn_components(
             labelled, n_components, self.n_references, self.alpha, self.tol, self.max_iter
         )
-        warn_unless_converged(self, found)
-        return found

@@ -45,7 +45,7 @@ from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import run_kmeans, seed_centres
 from arbora.expand.clusters.constrained import Pool, normalized, one_hot
 from arbora.expand.groups import fit_space, group_moments, read_groups, to_space
-from arbora.expand.transforms.base import Learned, warn_unless_converged
+from arbora.expand.transforms.base import warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
 # --- EM of the mixture of rows and labels (MDA2); `arbora.expand.mixture_discriminant` has the model and objective
@@ -355,9 +355,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
             self.weights_, self.label_proba_ = model.weights, model.label_proba
             self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
             self.labels_ = model.scores(rows.Z).argmax(axis=1)
-            warn_unless_converged(
-                self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
-            )
+            warn_unless_converged(self, monitor.converged)
         return self
 
     def _prepare(self, X: Any, y: Any, seed: int) -> Rows:

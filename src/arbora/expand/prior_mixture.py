@@ -36,7 +36,7 @@ from arbora.expand.clusters.clusterers import fit_kmeans
 from arbora.expand.clusters.constrained import Pool, cluster_means, normalized
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
 from arbora.expand.groups import fit_space, read_groups, to_space
-from arbora.expand.transforms.base import Learned, warn_unless_converged
+from arbora.expand.transforms.base import warn_unless_converged
 
 _SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows
 _LEAST_VARIANCE = 1e-12  # of a feature, in the units of the feature space: rows may be equal
@@ -291,9 +291,7 @@ class BayesianPriorMixture(BaseEstimator):
                 max_iter=self.max_iter,
                 only_new=self.pool == "new",
             )
-            warn_unless_converged(
-                self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
-            )
+            warn_unless_converged(self, monitor.converged)
             self.parameters_, self.trace_, self.n_iter_ = model, monitor.trace, monitor.n_iter
             self.known_classes_ = groups.classes
             self.classes_ = name_new_groups(groups.classes, n_new)

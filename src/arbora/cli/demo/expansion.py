@@ -60,12 +60,12 @@ def show_expansion(data: Dataset, branch: str) -> Content:
         f"{len(hidden.names)} of them are hidden ({', '.join(hidden.names)}), and half of the labels of the others. "
         f"The pile holds {n_pile:,} of {len(hidden.truth):,} documents."
     )
-    learned = ExpansionOptions(transform="within", clusterer="vmf")
+    learned = ExpansionOptions(metric="within", clusterer="vmf")
     tried = {
         "estimated number of new groups": learned,
         f"{len(hidden.names)} new groups asked for": learned._replace(new=len(hidden.names)),
         f"{len(hidden.names)} asked for, nothing learned": learned._replace(
-            new=len(hidden.names), transform="identity"
+            new=len(hidden.names), metric="identity"
         ),
     }
     rows, found = [], {}

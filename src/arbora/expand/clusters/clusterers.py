@@ -39,11 +39,10 @@ from arbora.expand.clusters.neighbours import (
     N_NEIGHBORS,
     NeighbourClustering,
     Neighbours,
-    file_rows,
     neighbour_graph,
     votes_of,
 )
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, place_rows
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
 
 # --- k-means in which labelled rows stay in their groups (Basu, Banerjee and Mooney 2002, constrained k-means) ---
@@ -188,14 +187,14 @@ def run_starts(
     model = kmeans_model(problem, partial(_reseat, pool))
     schedule = Schedule(tol, max_iter, (0.0,))
 
-    def fit(at: int) -> MixtureFit:
-        start = starts[at]
-        own = schedule._replace(tol=max(tol * start.spread / 2, TINY))
-        return iterate(model, placed, np.asarray(start.centres.T, np.float64), own, engine)
+    prepared = problem._replace(rows=schedule.prepare(problem.rows, n_clusters))
 
-    with place_rows(problem.rows, schedule, n_clusters, engine, ("kmeans", n_clusters)) as rows:
-        placed = problem._replace(rows=rows)
-        best = best_of(fit, len(starts), engine if rows.remote is None else SerialEngine())
+    def fit(number: int) -> MixtureFit:
+        start = starts[number]
+        by_spread = schedule._replace(tol=max(tol * start.spread / 2, TINY))
+        return iterate(model, prepared, np.asarray(start.centres.T, np.float64), by_spread, engine)
+
+    best = best_of(fit, len(starts), engine)
     labels = _labels(pool, best.params, engine)
     size = np.bincount(labels, weights=pool.row_weight, minlength=n_clusters)
     return finish_kmeans(problem, best, labels, size)
@@ -308,13 +307,11 @@ def _run_from(
     n_clusters = len(start.centres)
     problem = pose_pool(pool, n_clusters - pool.n_known, engine)
     model = make(problem)
-    about = (make.__name__, n_clusters)
-    with place_rows(problem.rows, schedule, n_clusters, engine, about) as rows:
-        placed = problem._replace(rows=rows)
-        stats = Stats(np.zeros(n_clusters), np.zeros(problem.held.sums.shape))
-        if rows.X.shape[0]:
-            stats = e_step(centre_scores(start.centres.T), rows, engine)[0]
-        fit = iterate(model, placed, model.update(None, stats), schedule, engine)
+    rows = schedule.prepare(problem.rows, n_clusters)
+    stats = Stats(np.zeros(n_clusters), np.zeros(problem.held.sums.shape))
+    if rows.X.shape[0]:
+        stats = e_step(centre_scores(start.centres.T), rows, engine)[0]
+    fit = iterate(model, problem._replace(rows=rows), model.update(None, stats), schedule, engine)
     labels = assign(model.scores(fit.params), pool.Z, engine)
     return fit, np.where(pool.fixed >= 0, pool.fixed, labels)
 
@@ -402,27 +399,26 @@ def fit_spectral(
     neighbours = Neighbours(pool.Z, seed)
     n_clusters = pool.n_known + n_new
     embedding = embed(neighbour_graph(neighbours, n_neighbors), n_clusters, seed)
-    found = fit_kmeans(pool._replace(Z=embedding), n_new, rng, n_init, engine=engine)
-    return NeighbourClustering(
-        found.labels,
-        found.objective,
-        pool.Z,
-        n_clusters,
-        n_neighbors,
-        seed,
-        votes_of(pool.fixed, pool.Z.dtype),
-    )
+    clustering = fit_kmeans(pool._replace(Z=embedding), n_new, rng, n_init, engine=engine)
+    return by_neighbours(pool, clustering.labels, n_new, n_neighbors, seed)
 
 
-# --- Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher
-# components ---
+def by_neighbours(
+    pool: Pool, labels: Ints, n_new: int, n_neighbors: int = N_NEIGHBORS, seed: int = 0
+) -> NeighbourClustering:
+    """Clustering in which further rows ask their neighbours among the rows of the pool."""
+    votes = votes_of(pool.fixed, pool.Z.dtype)
+    return NeighbourClustering(labels, np.nan, pool.Z, pool.n_known + n_new, n_neighbors, seed, votes)
+
+
+# --- What the registry says of a clusterer ----------------------------------------------------------------------
 
 
 NO_LABELS: Ints = np.zeros(0, np.int64)
 
 
 class Family(NamedTuple):
-    """How a clusterer is made of sums.
+    """How a clusterer is made of sums over rows.
 
     `params` reads the parameters of a fitted clustering; `make` builds a clustering of parameters, counts, the mean
     squared distance of a feature from the means, and the objective.
@@ -432,38 +428,77 @@ class Family(NamedTuple):
     params: Callable[[Any], Any]
     make: Callable[[Any, Matrix, float, float], Clustering]
     temperature: float
-    unit: bool
+    unit: bool  # whether rows are divided by their lengths
 
 
-FAMILIES = {
-    "kmeans": Family(
-        kmeans_model,
-        lambda found: np.asarray(found.centres.T, np.float64),
-        lambda centres, counts, variance, value: KMeansClustering(
-            NO_LABELS, value, centres.T, counts, variance
-        ),
-        0.0,
-        False,
+class Clusterer(NamedTuple):
+    """A clusterer under a name.
+
+    Attributes
+    ----------
+    name : str
+    fit : callable
+        ``fit(pool, n_new, rng, n_init, engine=engine)`` clusters the rows ``pool.Z``. Labelled rows (``pool.fixed``
+        >= 0) stay in their groups 0 ... ``pool.n_known`` - 1; the other rows join them or one of `n_new` further
+        clusters. Returns an object with the cluster of each row as ``labels``.
+    family : Family, optional
+        For clusters that are made of sums over rows. Without it a clustering is known by its labels: other rows get
+        the clusters of their nearest neighbours.
+    auto_dense, auto_sparse : bool
+        Whether "auto" tries it for dense and for sparse rows.
+    """
+
+    name: str
+    fit: Callable[..., Any]
+    family: Family | None = None
+    auto_dense: bool = False
+    auto_sparse: bool = False
+
+    def cluster(
+        self, pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, engine: Engine | None = None
+    ) -> Clustering:
+        """Cluster a pool; a clustering without a family is one of neighbours."""
+        clustering = self.fit(pool, n_new, rng, n_init, engine=engine)
+        if self.family is not None or isinstance(clustering, NeighbourClustering):
+            return clustering  # type: ignore[no-any-return]
+        labels = np.where(pool.fixed >= 0, pool.fixed, np.asarray(clustering.labels, np.int64))
+        return by_neighbours(pool, labels, n_new)
+
+    def prepare(self, Z: Matrix) -> Matrix:
+        """Rows of the learned space as the clusterer takes them: of unit length for directions."""
+        return unit_rows(Z) if self.unit else Z
+
+    @property
+    def unit(self) -> bool:
+        """Whether rows are divided by their lengths."""
+        return self.family is not None and self.family.unit
+
+
+KMEANS = Family(
+    kmeans_model,
+    lambda clustering: np.asarray(clustering.centres.T, np.float64),
+    lambda centres, counts, variance, value: KMeansClustering(NO_LABELS, value, centres.T, counts, variance),
+    0.0,
+    False,
+)
+GAUSSIANS = Family(
+    gaussian_model,
+    lambda clustering: Gaussians(clustering.means.T, clustering.log_weights, clustering.covariance),
+    lambda params, counts, variance, value: GaussianClustering(
+        NO_LABELS, value, params.means.T, params.log_weights, params.covariance
     ),
-    "gaussian": Family(
-        gaussian_model,
-        lambda found: Gaussians(found.means.T, found.log_weights, found.covariance),
-        lambda params, counts, variance, value: GaussianClustering(
-            NO_LABELS, value, params.means.T, params.log_weights, params.covariance
-        ),
-        1.0,
-        False,
+    1.0,
+    False,
+)
+DIRECTIONS = Family(
+    direction_model,
+    lambda clustering: Directions(clustering.directions.T, clustering.log_weights, clustering.kappa),
+    lambda params, counts, variance, value: SphericalClustering(
+        NO_LABELS, value, params.directions.T, params.log_weights, params.kappa
     ),
-    "vmf": Family(
-        direction_model,
-        lambda found: Directions(found.directions.T, found.log_weights, found.kappa),
-        lambda params, counts, variance, value: SphericalClustering(
-            NO_LABELS, value, params.directions.T, params.log_weights, params.kappa
-        ),
-        1.0,
-        True,
-    ),
-}
+    1.0,
+    True,
+)
 
 
 def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) -> Clustering:
@@ -475,11 +510,3 @@ def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) ->
     within = float(np.trace(outer)) - float(np.sum(counts * np.sum(means**2, axis=0)))
     variance = max(within, 0.0) / max(float(counts.sum()) * len(outer), TINY)
     return family.make(model.update(means, Stats(counts, sums)), counts, variance, np.nan)
-
-
-def filed(pool: Pool, found: Clustering, n_new: int, clusterer: str, seed: int) -> Clustering:
-    """Rows of the pool by the votes of their neighbours, after the clusters of a clusterer."""
-    family = FAMILIES.get(clusterer)
-    if family is not None and family.unit:
-        pool = pool._replace(Z=unit_rows(pool.Z))
-    return file_rows(pool, found.labels, pool.n_known + n_new, seed)

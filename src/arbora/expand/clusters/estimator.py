@@ -3,16 +3,16 @@
 The steps of a fit:
 
 1. Read the labels: known groups, and a pool of rows without a label.
-2. Choose scale, transformation and clusterer by hiding known groups (`_cluster.search`).
+2. Choose scale, transformation and clusterer by hiding known groups (`search`).
 3. Learn the transformation from all labelled rows, and map all rows.
-4. Estimate the number of new groups (`_cluster.n_new`), unless it is given.
+4. Estimate the number of new groups (`n_new`), unless it is given.
 5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones; file the pool rows by their
-neighbours (`_cluster.neighbours`).
+neighbours (`neighbours`).
 6. With `n_rounds`, learn the transformation again from labelled rows and confident pool rows, and cluster again
 (TCS-UL).
-7. Find the temperature of the probabilities by hiding labels (`_fit.calibration`).
+7. Find the temperature of the probabilities by hiding labels (`fitting`).
 
-Above 100,000 rows the steps use a sample, and passes over all rows follow (`_fit.batches`).
+Above 100,000 rows the steps use a sample, and passes over all rows follow (`partial_fit`).
 """
 
 from __future__ import annotations
@@ -23,21 +23,30 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.engine import Engine
-from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
+from arbora.core.estimator import (
+    Explorable,
+    RowEstimator,
+    all_or_nothing,
+    draw_generator,
+    draw_seed,
+    require_y,
+    warn_caller,
+)
 from arbora.core.validation import check_features
-from arbora.engine import ENGINE_PARAMETER, choose_engine
+from arbora.engine import ThreadEngine
+from arbora.expand.clusters.clusterers import Clusterer
 from arbora.expand.clusters.explanation import Explanation, explain_groups
 from arbora.expand.clusters.fitting import Expanded
 from arbora.expand.clusters.group_model import GroupPredictor
 from arbora.expand.clusters.partial_fit import Updated, fit_groups, update_groups
-from arbora.expand.clusters.search import CLUSTERERS, SCALES, TRANSFORMS, Candidate, Options
+from arbora.expand.clusters.registry import CLUSTERERS, METRICS
+from arbora.expand.clusters.search import SCALES, Candidate, Options, choice_before
 from arbora.expand.groups import Groups, read_further, read_groups
+from arbora.expand.transforms.base import MetricTransform
 
 # --- What is said about new groups: names, sizes, confidence, rows that stand for them ----------------------
 
@@ -144,18 +153,20 @@ def match_names(codes: Ints, n_new: int, before: Matrix, old: Matrix, known: Mat
 # --- ExpandClusters: learn a metric from labelled groups, cluster the other rows, find new groups -----------
 
 
-class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
+class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
     """Semi-supervised clustering: labelled groups keep their names, new groups are found.
 
     Parameters
     ----------
-    transform : {"auto", "identity", "within", "gaussian", "separability", "fisher", "spherical"}
-        Transformation that is learned from the labelled groups (see the transformers of `arbora.expand`). "auto"
-        chooses one by hiding known groups and finding them again.
-    clusterer : {"auto", "kmeans", "gaussian", "vmf", "spectral"}
-        How rows are clustered after it: k-means, Gaussians with one covariance, von Mises-Fisher components, or
-        spectral clustering of a nearest-neighbour graph. "auto" chooses between k-means (von Mises-Fisher for sparse
-        rows) and spectral clustering together with the transformation.
+    metric : {"auto", "identity", "within", "gaussian", "separability", "fisher", "spherical"} or transformer
+        Transformation that is learned from the labelled groups: a name, or a transformer of `arbora.expand` with
+        its parameters, such as ``GaussianTransform("cv")``. `n_dims` and `scale` are those given here. "auto" chooses
+        one by hiding known groups and finding them again.
+    clusterer : {"auto", "kmeans", "gaussian", "vmf", "spectral"} or Clusterer
+        How rows are clustered after it: k-means, Gaussians with one covariance, von Mises-Fisher components,
+        spectral clustering of a nearest-neighbour graph, or a `Clusterer` of
+        `arbora.expand.clusters.clusterers` with a function of yours. "auto" chooses between k-means (von Mises-Fisher
+        for sparse rows) and spectral clustering together with the transformation.
     n_new : int or "auto"
         Number of new groups. "auto" estimates it; `n_new_range_` gives the uncertainty. Groups that no row joins are
         dropped, with a warning where the number was given.
@@ -179,9 +190,6 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         200 dimensions) and takes 50,000 rows otherwise. A memory-mapped X of floats is never copied as a whole.
     n_jobs : int, optional
         Number of threads for starts and passes. The result does not depend on it.
-    engine : None, "threads", "ray" or RayEngine
-        Where rows are clustered: threads of this process, or the workers of a Ray cluster (`arbora[ray]`), which
-        hold the mapped rows and return sums.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -203,7 +211,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         Answers of the rules, and the curve behind them. Groups that no row joins in the end are dropped, so that
         its `value` may be larger than `n_new_`.
     choice_ : dict
-        Scale, transformation, strength and clusterer in use.
+        Scale, metric, strength and clusterer in use, by name.
     cv_results_ : dict
         After a search: every candidate with its mean score and its scores by fold.
     temperature_ : tuple of float
@@ -211,6 +219,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         would be too sure.
     A_ : ndarray
         The metric in the feature space.
+    on_sphere_ : bool
+        Whether mapped rows are divided by their lengths.
     n_features_in_ : int
 
     Examples
@@ -226,9 +236,10 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
     [30, 30, 30]
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"target_tags.required": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "transform": [StrOptions({"auto", *TRANSFORMS})],
-        "clusterer": [StrOptions({"auto", *CLUSTERERS})],
+        "metric": [StrOptions({"auto", *METRICS}), MetricTransform],
+        "clusterer": [StrOptions({"auto", *CLUSTERERS}), Clusterer],
         "n_new": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "pool": [StrOptions({"mixed", "new"})],
         "scale": [StrOptions({"auto", *SCALES})],
@@ -238,15 +249,14 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         "filing": [StrOptions({"neighbours", "clusters"})],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
-        "engine": ENGINE_PARAMETER,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        transform: str = "auto",
-        clusterer: str = "auto",
+        metric: Any = "auto",
+        clusterer: Any = "auto",
         *,
         n_new: Any = "auto",
         pool: str = "mixed",
@@ -257,11 +267,10 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         filing: str = "neighbours",
         batch_size: Any = "auto",
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.transform = transform
+        self.metric = metric
         self.clusterer = clusterer
         self.n_new = n_new
         self.pool = pool
@@ -272,16 +281,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         self.filing = filing
         self.batch_size = batch_size
         self.n_jobs = n_jobs
-        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.transformer_tags = TransformerTags()  # scikit-learn takes the parameter `transform` for a method
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from the labelled rows and cluster the others.
@@ -298,10 +299,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from groups."
-                )
+            require_y(self, y, "it learns from groups")
             X = check_features(self, X, reset=True)
             groups = read_groups(y, X.shape[0])
             self._fit(X, groups, None)
@@ -323,25 +321,21 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         return np.asarray(self.fit(X, y).labels_)
 
     def _fit(self, X: Any, groups: Groups, candidate: Candidate | None) -> None:
-        with choose_engine(self.engine, self.n_jobs) as engine:
-            found, chosen = fit_groups(X, groups, candidate, self._options(), self._seed(), engine)
+        options = Options(**{name: getattr(self, name) for name in Options._fields})
+        engine, seed = ThreadEngine(self.n_jobs), draw_seed(self.random_state)
+        found, chosen = fit_groups(X, groups, candidate, options, seed, engine)
         if candidate is None:
             self.__dict__.pop("cv_results_", None)
         if chosen.results is not None:
             self.cv_results_ = chosen.results
         self._keep(found, groups)
 
-    def _options(self) -> Options:
-        return Options(**{name: getattr(self, name) for name in Options._fields})
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _keep(self, found: Expanded, groups: Groups) -> None:
         """Leave the model, names and descriptions."""
         L, n_known = found.learned.L, groups.n_groups
         self.space_, self.components_, self.A_ = found.learned.space, L, L.T @ L
-        self.group_model_, self.choice_ = found.model, found.candidate._asdict()
+        self.group_model_, self.choice_ = found.model, found.candidate.names
+        self.on_sphere_ = found.learned.unit
         self.temperature_, self.running_sums_ = found.model.temperature, found.running
         self.known_classes_ = groups.classes
         self.classes_ = name_new_groups(groups.classes, found.n_new)
@@ -412,7 +406,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
             X = check_features(self, X, reset=False)
             groups = read_groups(y, X.shape[0])
             before, old_new = self.predict(X), self.classes_[len(self.known_classes_) :]
-            self._fit(X, groups, Candidate(**self.choice_))
+            self._fit(X, groups, choice_before(self.choice_, self.metric, self.clusterer))
             self._rename(before, old_new)
         return self
 
@@ -441,7 +435,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         """
         if not hasattr(self, "group_model_"):
             return self.fit(X, y)
-        with all_or_nothing(self), choose_engine(self.engine, self.n_jobs) as engine:
+        with all_or_nothing(self):
             self._validate_params()
             rows, names = self._rows(X, self.group_model_.unit), self.classes_.tolist()
             groups = read_further(y, rows.shape[0], self.known_classes_)
@@ -451,7 +445,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
                     f"{np.shape(seen)}."
                 )
             again = np.broadcast_to(np.asarray(seen, bool), rows.shape[0])
-            rng = np.random.default_rng(self._seed())
+            rng, engine = draw_generator(self.random_state), ThreadEngine(self.n_jobs)
             found = update_groups(
                 self.group_model_, self.running_sums_, names, rows, groups, again, rng, engine
             )

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment, minimize_scalar
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.expand.clusters.clusterers import FAMILIES, NO_LABELS, filed, mean_scores, nearest, unit_rows
+from arbora.expand.clusters.clusterers import NO_LABELS, Clusterer, mean_scores, nearest
 from arbora.expand.clusters.constrained import Clustering, Pool, normalized
 from arbora.expand.clusters.group_model import (
     GroupModel,
@@ -21,16 +21,9 @@ from arbora.expand.clusters.group_model import (
     running_sums,
 )
 from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
-from arbora.expand.clusters.search import (
-    ALONE,
-    CLUSTERERS,
-    Candidate,
-    Options,
-    labelled_rows,
-    learn_map,
-    learn_space,
-    mapped,
-)
+from arbora.expand.clusters.neighbours import file_rows
+from arbora.expand.clusters.registry import family_of
+from arbora.expand.clusters.search import Candidate, Options, labelled_in, learn_space
 from arbora.expand.groups import Groups, group_moments, to_space
 from arbora.expand.transforms.base import Labelled
 
@@ -154,7 +147,7 @@ def _folds(
     labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str, rng: np.random.Generator
 ) -> Iterator[HiddenRows]:
     n_groups = labelled.n_groups
-    fewest = 1 if candidate.transform in ALONE else 2  # groups that must stay shown
+    fewest = candidate.metric.min_groups  # that must stay shown
     n_hidden = 0
     if n_new:
         share_new = n_new / (n_new + n_groups)
@@ -170,8 +163,7 @@ def _folds(
         code[shown] = np.arange(len(shown))
         own = code[labelled.codes]
         base = Labelled(labelled.Z[~free], own[~free], len(shown), labelled.row_weight[~free], labelled.seed)
-        L = learn_map(candidate.transform, candidate.strength, base).astype(labelled.Z.dtype)
-        Z = mapped(L, labelled.Z, candidate.transform)
+        Z = candidate.metric.map(candidate.learn(base), labelled.Z)
         yield _clustered(
             Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, filing, rng
         )
@@ -190,24 +182,23 @@ def _clustered(
 ) -> HiddenRows:
     """Cluster hidden rows; `code` numbers the groups that are shown, and is -1 for those that are hidden."""
     free, n_shown = np.flatnonzero(fixed < 0), int(code.max()) + 1
-    fit = CLUSTERERS[candidate.clusterer]
+    clusterer = candidate.clusterer
     covers_known = pool == "mixed" or not n_hidden
     found_codes = fixed.copy()
     if covers_known:
         rows = Pool(Z, fixed, n_shown, np.ones(len(Z)))
-        found = fit(rows, n_hidden, rng, _STARTS)
+        found = clusterer.cluster(rows, n_hidden, rng, _STARTS)
         if filing == "neighbours":
-            found = filed(rows, found, n_hidden, candidate.clusterer, 0)
+            found = _filed(rows, found, n_hidden, clusterer, 0)
         found_codes = found.labels
     else:
-        found = fit(Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free))), n_hidden, rng, _STARTS)
+        rows = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
+        found = clusterer.cluster(rows, n_hidden, rng, _STARTS)
         found_codes[free] = n_shown + found.labels
-    family = FAMILIES.get(candidate.clusterer)
-    unit = family is not None and family.unit
-    Z = unit_rows(Z) if unit else Z
+    Z = clusterer.prepare(Z)
     moments = group_moments(Z, found_codes, n_shown + n_hidden, np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, unit, candidate.clusterer)
+    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, clusterer.unit, clusterer.name)
     columns = code.copy()
     new = free[code[codes[free]] < 0]
     if len(new):
@@ -274,9 +265,9 @@ def expand(
     X: Any, groups: Groups, candidate: Candidate, options: Options, seed: int, engine: Engine
 ) -> Expanded:
     """Learn the map, count the new groups, cluster; repeat with confident rows for `n_rounds`."""
-    space = learn_space(X, groups, candidate.scale, options.n_dims, seed)
-    labelled = labelled_rows(X, groups, space, seed)
-    learned = LearnedMap(space, _learn(candidate, labelled), candidate.transform)
+    space = learn_space(X, groups, candidate.metric, candidate.scale, options.n_dims, seed)
+    labelled = labelled_in(X, groups, space, seed)
+    learned = LearnedMap(space, candidate.learn(labelled), candidate.metric.unit_rows)
     Z = learned.map(X)
     rng = np.random.default_rng(seed)
     estimate = count_new(Z, groups, options, rng)
@@ -284,24 +275,18 @@ def expand(
     clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     for _ in range(options.n_rounds if n_new else 0):
         labelled = with_confident(
-            to_space(space, X), _as_clustered(Z, candidate), groups, clusters, options.pool, seed
+            to_space(space, X), candidate.clusterer.prepare(Z), groups, clusters, options.pool, seed
         )
-        learned = learned._replace(L=_learn(candidate, labelled))
+        learned = learned._replace(L=candidate.learn(labelled))
         Z = learned.map(X)
         clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     model, codes = summarize(Z, groups.n_groups, candidate, clusters, options.pool)
-    known = labelled_rows(X, groups, space, seed)
-    honest = calibrate(known, candidate, options.pool, n_new, options.filing)
+    honest = calibrate(labelled_in(X, groups, space, seed), candidate, options.pool, n_new, options.filing)
     model = model._replace(temperature=honest.temperature, mean_weight=honest.mean_weight)
     own = own_probability(model, Z, codes, engine)
     running = running_sums(Z, groups, codes, own, model, engine)
     given = estimate if isinstance(estimate, NumberOfGroups) else None
     return Expanded(learned, candidate, model, running, codes, own, given)
-
-
-def _learn(candidate: Candidate, labelled: Labelled) -> Matrix:
-    """Learn the map, in the precision of the rows."""
-    return learn_map(candidate.transform, candidate.strength, labelled).astype(labelled.Z.dtype, copy=False)
 
 
 def count_new(Z: Matrix, groups: Groups, options: Options, rng: np.random.Generator) -> NumberOfGroups | int:
@@ -352,26 +337,26 @@ def cluster(
     engine: Engine,
 ) -> Clusters:
     """Cluster all rows, and file those without a label by their neighbours; or cluster the pool alone."""
-    name = candidate.clusterer
-    fit = CLUSTERERS[name]
+    clusterer = candidate.clusterer
     if options.pool == "mixed" or not n_new:
         pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
-        found = fit(pool, n_new, rng, options.n_init, engine=engine)
+        found = clusterer.cluster(pool, n_new, rng, options.n_init, engine)
         if options.filing == "neighbours":
-            found, name = filed(pool, found, n_new, name, int(rng.integers(2**31 - 1))), "neighbours"
-        return Clusters(found, found.labels, name)
+            found = _filed(pool, found, n_new, clusterer, int(rng.integers(2**31 - 1)))
+            return Clusters(found, found.labels, "neighbours")
+        return Clusters(found, found.labels, clusterer.name)
     free = np.flatnonzero(~groups.labelled)
     pool = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
-    found = fit(pool, n_new, rng, options.n_init, engine=engine)
+    found = clusterer.cluster(pool, n_new, rng, options.n_init, engine)
     codes = groups.codes.copy()
     codes[free] = groups.n_groups + found.labels
-    return Clusters(found, codes, name)
+    return Clusters(found, codes, clusterer.name)
 
 
-def _as_clustered(Z: Matrix, candidate: Candidate) -> Matrix:
-    """Rows of the learned space as the clusterer takes them: of unit length for von Mises-Fisher components."""
-    family = FAMILIES.get(candidate.clusterer)
-    return unit_rows(Z) if family is not None and family.unit else Z
+def _filed(pool: Pool, clustering: Clustering, n_new: int, clusterer: Clusterer, seed: int) -> Clustering:
+    """Rows of the pool by the votes of their neighbours, after the clusters of a clusterer."""
+    pool = pool._replace(Z=clusterer.prepare(pool.Z))
+    return file_rows(pool, clustering.labels, pool.n_known + n_new, seed)
 
 
 def with_confident(
@@ -406,13 +391,14 @@ def summarize(
     code = np.zeros(n_groups, np.int64)
     code[order] = np.arange(len(order))
     codes = code[clusters.codes]
-    family = FAMILIES.get(candidate.clusterer)
-    by_sums = clusters.clusterer in FAMILIES
+    clusterer = candidate.clusterer
     covers_known = pool == "mixed" or len(order) == n_known
     found = clusters.found.take(order if covers_known else order[n_known:] - n_known)
-    if by_sums:
+    if family_of(clusters.clusterer) is not None:
         found = found._replace(labels=NO_LABELS)  # type: ignore[attr-defined]
-    unit = family is not None and family.unit
-    moments = group_moments(unit_rows(Z) if unit else Z, codes, len(order), np.ones(len(Z)))
+    moments = group_moments(clusterer.prepare(Z), codes, len(order), np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-    return GroupModel(found, covers_known, n_known, moments.mean, variance, unit, clusters.clusterer), codes
+    model = GroupModel(
+        found, covers_known, n_known, moments.mean, variance, clusterer.unit, clusters.clusterer
+    )
+    return model, codes

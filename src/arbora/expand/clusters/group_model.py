@@ -13,23 +13,24 @@ from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand.clusters.clusterers import FAMILIES, mean_scores, unit_rows
+from arbora.expand.clusters.clusterers import mean_scores, unit_rows
 from arbora.expand.clusters.constrained import Clustering, Sums, normalized, pose, sum_rows
-from arbora.expand.clusters.search import mapped
+from arbora.expand.clusters.registry import family_of
 from arbora.expand.groups import FeatureSpace, Groups, to_space
+from arbora.expand.transforms.base import apply_map
 from arbora.infer.mixture.statistics import blocks, dense_chunks, e_step
 
 
 class LearnedMap(NamedTuple):
-    """Feature space, map and how rows are mapped."""
+    """Feature space, map, and whether mapped rows are divided by their lengths."""
 
     space: FeatureSpace
     L: Matrix
-    transform: str
+    unit: bool
 
     def map(self, X: Any) -> Matrix:
         """Rows in the learned space."""
-        return mapped(self.L, to_space(self.space, X), self.transform)
+        return apply_map(self.L, to_space(self.space, X), unit=self.unit)
 
 
 class MappedRows:
@@ -49,12 +50,6 @@ class MappedRows:
         self.X, self.learned, self.unit = X, learned, unit
         self.shape = int(X.shape[0]), len(learned.L)
         self.dtype = learned.L.dtype
-
-    @property
-    def about(self) -> Any:
-        """What identifies the rows: the map and a few of them."""
-        some = np.linspace(0, self.shape[0] - 1, 64).astype(np.int64)
-        return self.learned.L, self[np.unique(some)]
 
     def __getitem__(self, rows: Any) -> Matrix:
         Z = self.learned.map(self.X[rows])
@@ -185,7 +180,8 @@ def soft_sums(
     engine: Engine,
 ) -> Sums:
     """Add up rows by the clusters of a model: labelled rows (`fixed`) by label, others by responsibility."""
-    family = FAMILIES[model.clusterer]
+    family = family_of(model.clusterer)
+    assert family is not None
     first = 0 if model.covers_known else model.n_known
     n_clusters = len(model.means) - first
     problem = pose(X, fixed, weight, n_clusters, engine)
@@ -211,7 +207,7 @@ def running_sums(
     if model.unit and isinstance(X, np.ndarray):
         X = unit_rows(X)
     ones = np.ones(X.shape[0], X.dtype)
-    if model.clusterer not in FAMILIES:
+    if family_of(model.clusterer) is None:
         known, new = (
             sum_rows(X, codes, ones * part, n_groups, engine) for part in (codes < n_known, codes >= n_known)
         )
@@ -242,7 +238,7 @@ class GroupPredictor:
 
     space_: FeatureSpace
     components_: Matrix
-    choice_: dict[str, Any]
+    on_sphere_: bool
     group_model_: GroupModel
     classes_: Matrix
     known_classes_: Matrix
@@ -253,7 +249,7 @@ class GroupPredictor:
         """Rows of the learned space, mapped on request."""
         check_is_fitted(self)
         X = check_features(self, X, reset=False, squares=np.float64)
-        return MappedRows(X, LearnedMap(self.space_, self.components_, self.choice_["transform"]), unit)
+        return MappedRows(X, LearnedMap(self.space_, self.components_, self.on_sphere_), unit)
 
     def transform_rows(self, X: Any) -> Matrix:
         """Map rows to the learned space.

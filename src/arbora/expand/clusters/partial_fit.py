@@ -16,8 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.engine import ThreadEngine
-from arbora.expand.clusters.clusterers import FAMILIES, Family, made_of_sums
+from arbora.expand.clusters.clusterers import Family, made_of_sums
 from arbora.expand.clusters.constrained import Clustering, assign, centre_scores, iterate, one_hot, pose
 from arbora.expand.clusters.fitting import Expanded, expand, ordered
 from arbora.expand.clusters.group_model import (
@@ -30,9 +29,10 @@ from arbora.expand.clusters.group_model import (
     soft_sums,
 )
 from arbora.expand.clusters.neighbours import MOST_EXACT, POOL_VOTE, NeighbourClustering
-from arbora.expand.clusters.search import Candidate, Chosen, Options, choose, learnable
+from arbora.expand.clusters.registry import family_of
+from arbora.expand.clusters.search import Candidate, Choice, Options, choose, learnable
 from arbora.expand.groups import MOST_DIMS, REDUCED_DIMS, Groups
-from arbora.infer.mixture.loop import Schedule, place_rows
+from arbora.infer.mixture.loop import Schedule
 
 # --- Large collections: learn from a sample, then pass over all rows with bounded memory --------------------
 #
@@ -103,7 +103,7 @@ def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
 
 def fit_groups(
     X: Any, groups: Groups, candidate: Candidate | None, options: Options, seed: int, engine: Engine
-) -> tuple[Expanded, Chosen]:
+) -> tuple[Expanded, Choice]:
     """Choose, unless a candidate is given, and fit: all rows at once, or in batches after a sample."""
     size = sample_size(options.batch_size, X.shape[0], X.shape[1], options.n_dims)
     some_X, some = X, groups
@@ -111,13 +111,12 @@ def fit_groups(
         rows = draw_sample(groups, size, np.random.default_rng(seed))
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
         options = options._replace(filing="clusters")
-    chosen = Chosen(candidate) if candidate is not None else choose(some_X, some, options, seed)
+    chosen = Choice(candidate) if candidate is not None else choose(some_X, some, options, seed)
     chosen = chosen._replace(candidate=learnable(chosen.candidate, groups.n_groups))
-    if size is not None and chosen.candidate.clusterer == "spectral" and size > MOST_EXACT:
+    if size is not None and chosen.candidate.clusterer.family is None and size > MOST_EXACT:
         rows = draw_sample(groups, MOST_EXACT, np.random.default_rng(seed))
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
-    here = engine if size is None or engine.shares_memory else ThreadEngine(engine.n_workers)
-    found = expand(some_X, some, chosen.candidate, options, seed, here)
+    found = expand(some_X, some, chosen.candidate, options, seed, engine)
     return (found if size is None else refine(found, X, groups, engine)), chosen
 
 
@@ -125,8 +124,9 @@ def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
     """Go on from the fit of a sample with all rows."""
     model = found.model
     rows = MappedRows(X, found.learned, model.unit)
-    if model.clusterer in FAMILIES and (model.covers_known or model.n_new):
-        model = model._replace(clustering=_passes(FAMILIES[model.clusterer], model, rows, groups, engine))
+    family = family_of(model.clusterer)
+    if family is not None and (model.covers_known or model.n_new):
+        model = model._replace(clustering=_passes(family, model, rows, groups, engine))
     codes = _assign(model, rows, groups, engine)
     order = ordered(codes, model.n_known, len(model.means))
     code = np.zeros(len(model.means), np.int64)
@@ -157,15 +157,8 @@ def _passes(family: Family, model: GroupModel, rows: MappedRows, groups: Groups,
         problem = pose(rows, np.full(len(free), -1), weight * free, n_clusters, engine)
     spread = model.variance * rows.shape[1] / 2 if family.temperature == 0 else 1.0
     schedule = Schedule(_TOLERANCE * spread, MOST_PASSES, (family.temperature,))
-    about = (family.model.__name__, n_clusters)
-    with place_rows(problem.rows, schedule, n_clusters, engine, about) as placed:
-        fit = iterate(
-            family.model(problem),
-            problem._replace(rows=placed),
-            family.params(model.clustering),
-            schedule,
-            engine,
-        )
+    prepared = problem._replace(rows=schedule.prepare(problem.rows, n_clusters))
+    fit = iterate(family.model(problem), prepared, family.params(model.clustering), schedule, engine)
     counts = np.zeros(n_clusters) if fit.stats is None else fit.stats.counts + problem.held.counts
     if family.temperature == 0:
         counts = _count(model, fit.params, rows, groups, engine)
@@ -306,7 +299,7 @@ def rebuilt(model: GroupModel, running: RunningSums, n_known: int) -> GroupModel
     """Model of the groups from their sums."""
     first = 0 if model.covers_known else n_known
     clustering = model.clustering
-    family = FAMILIES.get(model.clusterer)
+    family = family_of(model.clusterer)
     if family is not None and first < len(running.counts):
         outer = running.new_outer if first else running.known_outer + running.new_outer
         clustering = made_of_sums(family, running.counts[first:], running.sums[:, first:], outer)
@@ -370,7 +363,7 @@ def update_groups(
     engine: Engine,
 ) -> Updated:
     """Add rows and labels to a model."""
-    n_before, by_neighbours = model.n_known, model.clusterer not in FAMILIES
+    n_before, by_neighbours = model.n_known, family_of(model.clusterer) is None
     found = best_groups(model, rows, engine)
     naming = name_groups(names, n_before, labels, found)
     n_known, n_groups = naming.n_known, len(naming.names)

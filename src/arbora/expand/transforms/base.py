@@ -1,23 +1,24 @@
-"""Choosing without labels of the new groups: hide some known groups, cluster their rows, compare with the labels."""
+"""What all transformers share: the fit, the map, and the choice of a strength by hiding known groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
-from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import TINY, Array, Ints, Matrix
-from arbora.core.estimator import all_or_nothing, warn_caller
+from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, require_y, warn_caller
+from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.core.validation import check_features
 from arbora.expand.groups import FeatureSpace, Groups, check_row_weight, fit_space, read_groups, to_space
@@ -66,18 +67,19 @@ def lbfgs(
     options: Any = {"maxiter": max_iter, "maxcor": 20} | ({"ftol": 0.0, "gtol": 0.0} if exact else {})
     limits: Any = None if bounds is None else [bounds] * start.size
     call: Any = minimize
-    found = call(
+    result = call(
         function, start.ravel(), arguments, jac=True, method="L-BFGS-B", bounds=limits, callback=callback,
         options=options,
     )  # fmt: skip
-    return Minimum(np.asarray(found.x), float(found.fun))
+    return Minimum(np.asarray(result.x), float(result.fun))
 
 
 # --- The frame of every transformer of `arbora.expand`: read the groups, learn a matrix, map rows -----------
 #
-# A transformer maps a row x to L z(x), where z is the feature space (`space`) and A = L'L the metric that the
-# labelled groups ask for. A subclass gives `_learn`, which finds A or L from labelled rows of the space. Rows of
-# single precision stay in it; a subclass whose `_learn` needs double precision gets a copy of the labelled rows.
+# A transformer maps a row x to L z(x), where z is the feature space (`space_`) and A = L'L the metric that the
+# labelled groups ask for. `fit` is the whole fit. A subclass gives `_learn`, which finds L from labelled rows of the
+# space, and says in class attributes what `fit` needs to know. Rows of single precision stay in it; a subclass whose
+# `_learn` needs double precision gets a copy of the labelled rows.
 
 
 _NEGLIGIBLE = 1e-12  # eigenvalue of A over the largest one: such a direction is dropped
@@ -94,17 +96,33 @@ class Labelled(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What `_learn` returns: the map, how it was found, and its certificate."""
+    """What `_learn` returns: the map, how it was learned, and its certificate."""
 
     L: Matrix  # n_out x n_dims
     trace: Trace | None = None
-    gap: float = np.nan  # certified relative duality gap; NaN where the problem has none
+    gap: float | None = None  # certified relative duality gap; None where the problem has none
     n_iter: int = 1
     converged: bool = True
+    attributes: Mapping[str, Any] = MappingProxyType({})  # further fitted attributes, by name
+
+
+class Strength(NamedTuple):
+    """Strength in use, and the table of the candidates if it was chosen."""
+
+    value: float
+    results: dict[str, Any] | None = None
+
+
+class Rows(NamedTuple):
+    """What a fit reads: groups, feature space, and the labelled rows of positive weight in it."""
+
+    groups: Groups
+    space: FeatureSpace
+    labelled: Labelled
 
 
 def solved(L: Matrix, objective: float) -> Learned:
-    """Return the solution of a problem with a closed form: a trace of one row, and no gap."""
+    """Return the solution of a problem with a closed form: a trace of one row, and the gap 0."""
     trace = Trace()
     trace.append(objective=objective, gap=0.0)
     return Learned(L, trace, 0.0)
@@ -121,25 +139,25 @@ def square_root(A: Matrix) -> Matrix:
     """
     values, vectors = np.linalg.eigh((A + A.T) / 2)
     order = np.argsort(values)[::-1]
-    kept = order[values[order] > _NEGLIGIBLE * max(float(values[order[0]]), np.finfo(np.float64).tiny)]
-    if not len(kept):
-        kept = order[:1]
-    return np.ascontiguousarray((vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0))).T)
+    ids = order[values[order] > _NEGLIGIBLE * max(float(values[order[0]]), TINY)]
+    if not len(ids):
+        ids = order[:1]
+    return np.ascontiguousarray((vectors[:, ids] * np.sqrt(np.maximum(values[ids], 0.0))).T)
 
 
-def require_groups(estimator: Any, labelled: Labelled, fewest: int) -> None:
+def require_groups(name: str, labelled: Labelled, n_needed: int) -> None:
     """Refuse fewer labelled groups than a model needs."""
-    if labelled.n_groups < fewest:
+    if labelled.n_groups < n_needed:
         raise ValueError(
-            f"{type(estimator).__name__} needs at least {fewest} labelled groups, y has {labelled.n_groups} class: "
-            "label more groups, or use WithinClassTransform, which learns from a single one."
+            f"{name} needs at least {n_needed} labelled groups, y has {labelled.n_groups} class: label more groups, "
+            "or use WithinClassTransform, which learns from a single one."
         )
 
 
-def warn_unless_converged(estimator: Any, found: Learned) -> None:
+def warn_unless_converged(estimator: Any, converged: bool, gap: float | None = None) -> None:
     """Warn with the gap that was reached and what to do."""
-    if not found.converged:
-        reached = "" if np.isnan(found.gap) else f" with a relative duality gap of {found.gap:.2g}"
+    if not converged:
+        reached = "" if gap is None or np.isnan(gap) else f" with a relative duality gap of {gap:.2g}"
         warn_caller(
             f"{type(estimator).__name__} stopped at max_iter={estimator.max_iter}{reached}, before it reached "
             f"tol={estimator.tol:g}. Increase max_iter or tol, or regularise more.",
@@ -147,33 +165,33 @@ def warn_unless_converged(estimator: Any, found: Learned) -> None:
         )
 
 
-class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the transformers; subclasses implement ``_learn(labelled) -> Learned``."""
+class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the transformers; subclasses implement ``_learn(labelled, strength, progress) -> Learned``.
+
+    A strength that may be chosen is the parameter `_strength`: a number, "cv", or the candidates to choose among.
+    """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
+    _tags: ClassVar[Mapping[str, Any]] = {
+        "target_tags.required": True,
+        "transformer_tags.preserves_dtype": ["float64", "float32"],
+    }
 
+    _strength: ClassVar[str | None] = None  # name of the parameter
+    _candidates: ClassVar[Sequence[float]] = ()  # that "cv" tries
+    _while_choosing: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # parameters of the fits on folds
+    _unit_rows: ClassVar[bool] = False  # whether mapped rows are divided by their lengths
+    _min_groups: ClassVar[int] = 2  # that must be labelled
     _learns_in_single: ClassVar[bool] = False  # whether `_learn` takes rows of single precision as they are
+    _steps: ClassVar[str] = "iterations"  # what the progress bar counts
     n_dims: Any
     random_state: Any
+    verbose: int = 0
     space_: FeatureSpace
     components_: Matrix
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        assert tags.transformer_tags is not None
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def _learn(self, labelled: Labelled) -> Learned:
-        raise NotImplementedError
-
-    def _fit_space(self, X: Any, groups: Groups, row_weight: Matrix, seed: int) -> FeatureSpace:
-        return fit_space(X, groups, row_weight, n_dims=self.n_dims, seed=seed)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the transformation from the labelled rows.
@@ -190,38 +208,97 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         self
         """
-        return self._fit(X, y, sample_weight, self._learn)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, learn: Callable[[Labelled], Learned]) -> Self:
         with all_or_nothing(self):
-            self._validate_params()
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from groups."
-                )
-            X = check_features(self, X, reset=True)
-            groups = read_groups(y, X.shape[0])
-            weight = check_row_weight(sample_weight, X)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.space_ = self._fit_space(X, groups, weight, seed)
-            counted = groups.labelled & (weight > 0)
-            Z = to_space(self.space_, X[counted])
-            labelled = Labelled(
-                Z if self._learns_in_single else Z.astype(np.float64, copy=False),
-                groups.codes[counted],
-                groups.n_groups,
-                weight[counted],
-                seed,
-            )
-            found = learn(labelled)
-            self.classes_, self.A_ = groups.classes, found.L.T @ found.L
-            self.components_ = found.L.astype(Z.dtype, copy=False)
-            self.n_iter_ = found.n_iter
-            for name, value in (("trace_", found.trace), ("duality_gap_", found.gap)):
-                self.__dict__.pop(name, None)  # of an earlier fit
-                if value is not None and not (isinstance(value, float) and np.isnan(value)):
-                    setattr(self, name, value)
+            rows = self._read(X, y, sample_weight)
+            strength = self._choose_strength(
+                rows.labelled
+            )  # "cv": trains on N_FOLDS folds for each candidate
+            with Progress(None, self._steps, self.verbose) as progress:
+                learned = self._learn(rows.labelled, strength.value, progress)
+            self._warn(rows.labelled, learned)
+            self._assign(rows, strength, learned)
         return self
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Check the input, and map it to a feature space."""
+        self._validate_params()
+        require_y(self, y, "it learns from groups")
+        X = check_features(self, X, reset=True)
+        groups = read_groups(y, X.shape[0])
+        weight = check_row_weight(sample_weight, X)
+        seed = draw_seed(self.random_state)
+        space = self._fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed)
+        labelled = labelled_rows(X, groups, space, weight, seed)
+        require_groups(type(self).__name__, labelled, self._min_groups)
+        return Rows(groups, space, labelled if self._learns_in_single else in_double(labelled))
+
+    def _fit_space(
+        self, X: Any, groups: Groups, row_weight: Matrix, *, n_dims: Any, seed: int, scale: str = "common"
+    ) -> FeatureSpace:
+        """Feature space in which the map is learned."""
+        return fit_space(X, groups, row_weight, n_dims=n_dims, seed=seed, scale=scale)
+
+    def _choose_strength(self, labelled: Labelled) -> Strength:
+        """Return the strength; among several candidates the one with which hidden groups are found again."""
+        if self._strength is None:
+            return Strength(np.nan)
+        candidates = self._read_strengths()
+        if len(candidates) == 1:
+            return Strength(candidates[0])
+        fast = clone(self).set_params(**self._while_choosing)
+        return choose_by_hiding(
+            lambda shown, strength: fast._learn(shown, strength).L,
+            labelled,
+            candidates,
+            self._strength,
+            unit_rows=self._unit_rows,
+        )
+
+    def _read_strengths(self) -> list[float]:
+        """Return the candidates for the strength; a single one if it is given."""
+        if self._strength is None:
+            return [0.0]
+        value = getattr(self, self._strength)
+        if isinstance(value, Real):
+            return [float(value)]
+        interval = next(
+            rule for rule in self._parameter_constraints[self._strength] if isinstance(rule, Interval)
+        )
+        candidates = list(self._candidates) if isinstance(value, str) else np.asarray(value).tolist()
+        refused = [candidate for candidate in candidates if not interval.is_satisfied_by(candidate)]
+        if refused or not candidates:
+            raise ValueError(
+                f"{self._strength} of {type(self).__name__} must be 'cv', {interval}, or a sequence of such numbers "
+                f"to choose among; got {value!r}."
+            )
+        return [float(candidate) for candidate in candidates]
+
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        """Find the map for labelled rows and a strength; reads parameters, and sets nothing."""
+        raise NotImplementedError
+
+    def _warn(self, labelled: Labelled, learned: Learned) -> None:
+        """Warn of a solution that is of little use."""
+        warn_unless_converged(self, learned.converged, learned.gap)
+
+    def _assign(self, rows: Rows, strength: Strength, learned: Learned) -> None:
+        for name in ("cv_results_", "trace_", "duality_gap_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.space_, self.classes_ = rows.space, rows.groups.classes
+        self.A_ = learned.L.T @ learned.L
+        self.components_ = learned.L.astype(rows.space.mean.dtype, copy=False)
+        self.n_iter_ = learned.n_iter
+        attributes: dict[str, Any] = {**learned.attributes}
+        if self._strength is not None:
+            attributes[f"{self._strength}_"] = strength.value
+        if strength.results is not None:
+            attributes["cv_results_"] = strength.results
+        if learned.trace is not None:
+            attributes["trace_"] = learned.trace
+        if learned.gap is not None and not np.isnan(learned.gap):
+            attributes["duality_gap_"] = learned.gap
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     def transform(self, X: Any) -> Matrix:
         """Map rows to the learned space.
@@ -235,24 +312,44 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         ndarray of shape (n_samples, n_components)
         """
         check_is_fitted(self)
-        return np.asarray(
-            to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
-            @ self.components_.T
-        )
+        X = check_features(self, X, reset=False, squares=np.float64)
+        return apply_map(self.components_, to_space(self.space_, X), unit=self._unit_rows)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
 
-# --- Choosing without labels of the new groups: hide some known groups, cluster their rows, compare with the labels
-# ---
+def labelled_rows(X: Any, groups: Groups, space: FeatureSpace, row_weight: Matrix, seed: int) -> Labelled:
+    """Labelled rows of positive weight, in a feature space."""
+    ids = groups.labelled & (row_weight > 0)
+    return Labelled(to_space(space, X[ids]), groups.codes[ids], groups.n_groups, row_weight[ids], seed)
 
 
-Value = TypeVar("Value")
+def in_double(labelled: Labelled) -> Labelled:
+    """Labelled rows in double precision."""
+    return labelled._replace(Z=labelled.Z.astype(np.float64, copy=False))
+
+
+def apply_map(L: Matrix, Z: Matrix, *, unit: bool = False) -> Matrix:
+    """Rows of the feature space after a map; with `unit` divided by their lengths (a zero row stays zero)."""
+    mapped = np.asarray(Z @ L.T)
+    return unit_rows(mapped)[0] if unit else mapped
+
+
+def unit_rows(Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Rows of unit length, and their lengths as a column; a zero row stays zero."""
+    length = np.linalg.norm(Z, axis=1, keepdims=True)
+    length = np.where(length > 0, length, Z.dtype.type(1))
+    return Z / length, length
+
+
+# --- Choosing a strength without labels of the new groups: hide some known groups, and cluster their rows ----
+
+
 N_FOLDS = 5
 _N_STARTS = 5
-_FEWEST_GROUPS = 3  # one to learn from, two to tell apart
+_MIN_GROUPS = 3  # one to learn from, two to separate
 
 
 def hidden_size(n_groups: int) -> int:
@@ -274,10 +371,10 @@ def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list
     >>> [len(hidden) for hidden in hidden_groups(8, 3, np.random.default_rng(0))]
     [4, 4, 4]
     """
-    if n_groups < _FEWEST_GROUPS:
+    if n_groups < _MIN_GROUPS:
         raise ValueError(
-            f"y has {n_groups} labelled groups: choosing by hidden groups needs at least {_FEWEST_GROUPS}. Give the "
-            "parameter a number instead of 'cv', or label more groups."
+            f"y has {n_groups} labelled groups: choosing by hidden groups needs at least {_MIN_GROUPS}. Give the "
+            "parameter a number instead of 'cv' or several, or label more groups."
         )
     size = hidden_size(n_groups)
     folds: list[Ints] = []
@@ -291,52 +388,29 @@ def take_groups(labelled: Labelled, groups: Ints) -> Labelled:
     """Rows of some groups, with new codes."""
     code = np.full(labelled.n_groups, -1, np.int64)
     code[groups] = np.arange(len(groups))
-    kept = code[labelled.codes] >= 0
+    ids = code[labelled.codes] >= 0
     return Labelled(
-        labelled.Z[kept], code[labelled.codes[kept]], len(groups), labelled.row_weight[kept], labelled.seed
+        labelled.Z[ids], code[labelled.codes[ids]], len(groups), labelled.row_weight[ids], labelled.seed
     )
 
 
-def strength_of(
-    estimator: Any,
-    name: str,
-    candidates: Sequence[float],
-    labelled: Labelled,
-    learn: Callable[[Labelled, float], Matrix],
-    *,
-    unit_rows: bool = False,
-) -> float:
-    """Return a parameter of a transformer; "cv" chooses it among candidates by hiding groups.
-
-    Sets the attribute with the name of the parameter and an underscore, and `cv_results_` after "cv". The other
-    arguments are those of `choose_by_hiding`.
-    """
-    estimator.__dict__.pop("cv_results_", None)  # of an earlier fit
-    value = getattr(estimator, name)
-    if isinstance(value, str):
-        numbers = [float(candidate) for candidate in candidates]
-        value, estimator.cv_results_ = choose_by_hiding(learn, labelled, numbers, name, unit_rows=unit_rows)
-    setattr(estimator, f"{name}_", value)
-    return float(value)
-
-
 def choose_by_hiding(
-    learn: Callable[[Labelled, Value], Matrix],
+    learn: Callable[[Labelled, float], Matrix],
     labelled: Labelled,
-    candidates: Sequence[Value],
+    candidates: Sequence[float],
     name: str,
     *,
     n_folds: int = N_FOLDS,
     unit_rows: bool = False,
-) -> tuple[Value, dict[str, Any]]:
-    """Choose a parameter by how well hidden groups are found again.
+) -> Strength:
+    """Choose a strength by how well hidden groups are found again.
 
     Parameters
     ----------
     learn : callable
         Gives the map L for labelled rows and a candidate.
     labelled : Labelled
-    candidates : sequence
+    candidates : sequence of float
     name : str
         Of the parameter, for the table.
     n_folds : int
@@ -345,24 +419,21 @@ def choose_by_hiding(
 
     Returns
     -------
-    best : object
-        The candidate with the highest mean NMI; of equal ones the first.
-    results : dict
-        `name`, "mean_score" and "scores" (candidates x folds).
+    Strength
+        The candidate with the highest mean NMI, of equal ones the first. The table has the candidates under `name`,
+        "mean_score" and "scores" (candidates x folds).
     """
     rng = np.random.default_rng(labelled.seed)
-    everything = np.arange(labelled.n_groups)
+    all_groups = np.arange(labelled.n_groups)
     scores = np.empty((len(candidates), n_folds))
     for fold, hidden in enumerate(hidden_groups(labelled.n_groups, n_folds, rng)):
-        shown = take_groups(labelled, np.setdiff1d(everything, hidden))
+        shown = take_groups(labelled, np.setdiff1d(all_groups, hidden))
         pool = take_groups(labelled, hidden)
         for k, candidate in enumerate(candidates):
             means = KMeans(len(hidden), n_init=_N_STARTS, random_state=labelled.seed)
-            mapped = pool.Z @ learn(shown, candidate).T
-            if unit_rows:
-                mapped = mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), TINY)
-            found = means.fit_predict(mapped, sample_weight=pool.row_weight)
-            scores[k, fold] = normalized_mutual_info_score(pool.codes, found)
+            Z = apply_map(learn(shown, candidate), pool.Z, unit=unit_rows)
+            labels = means.fit_predict(Z, sample_weight=pool.row_weight)
+            scores[k, fold] = normalized_mutual_info_score(pool.codes, labels)
     mean = scores.mean(axis=1)
     best = int(np.argmax(mean))
-    return candidates[best], {name: list(candidates), "mean_score": mean, "scores": scores}
+    return Strength(candidates[best], {name: list(candidates), "mean_score": mean, "scores": scores})

@@ -20,17 +20,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import TINY, Matrix
 from arbora.core.estimator import warn_caller
+from arbora.core.monitor import Progress
 from arbora.expand.groups import GroupMoments, group_moments
 from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
-    require_groups,
     solved,
-    strength_of,
 )
 
-RIDGES = (1e-2, 1e-1, 1.0, 10.0)
 _FEW_GROUPS = 5
 
 
@@ -71,13 +69,11 @@ class FisherTransform(MetricTransform):
 
     Parameters
     ----------
-    ridge : float or "cv"
-        Multiple of the identity that is added to the within-group covariance, in units of its mean variance. "cv"
-        chooses among `ridges` by hiding known groups.
+    ridge : float, "cv" or sequence of floats
+        Multiple of the identity that is added to the within-group covariance, in units of its mean variance. A
+        sequence: the candidate with which hidden known groups are found again best; "cv" has four from .01 to 10.
     n_components : int, optional
         Directions to keep, at most the number of groups minus one, which is the default.
-    ridges : sequence of floats
-        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
@@ -89,7 +85,7 @@ class FisherTransform(MetricTransform):
     A_ : ndarray of shape (n_dims, n_dims)
     ridge_ : float
     cv_results_ : dict
-        After "cv": "ridge", "mean_score" and "scores" (by fold).
+        After a choice: "ridge", "mean_score" and "scores" (by fold).
     duality_gap_ : float
         0: the solution is exact.
     trace_ : Trace
@@ -109,11 +105,11 @@ class FisherTransform(MetricTransform):
     (120, 2)
     """
 
+    _strength, _candidates = "ridge", (1e-2, 1e-1, 1.0, 10.0)
     _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "ridge": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
-        "ridges": ["array-like"],
+        "ridge": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left"), "array-like"],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
     _between = staticmethod(between_groups)
@@ -123,36 +119,28 @@ class FisherTransform(MetricTransform):
         ridge: Any = 0.1,
         *,
         n_components: int | None = None,
-        ridges: Any = RIDGES,
         n_dims: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.ridge = ridge
         self.n_components = n_components
-        self.ridges = ridges
         self.n_dims = n_dims
         self.random_state = random_state
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
+        most = min(labelled.n_groups - 1, labelled.Z.shape[1])
+        n_components = max(1, most if self.n_components is None else min(self.n_components, most))
+        between = self._between(moments)
+        L = discriminants(between, moments.within, strength, n_components)
+        return solved(L, float(np.einsum("cp,pq,cq->", L, between, L)))
+
+    def _warn(self, labelled: Labelled, learned: Learned) -> None:
         if labelled.n_groups < _FEW_GROUPS:
             warn_caller(
                 f"{type(self).__name__} keeps {labelled.n_groups - 1} directions, one less than there are labelled "
                 "groups; new groups may differ in others. Label more groups, or use WithinClassTransform."
             )
-        ridge = strength_of(
-            self, "ridge", self.ridges, labelled, lambda shown, ridge: self._directions(shown, ridge)[0]
-        )
-        return solved(*self._directions(labelled, ridge))
-
-    def _directions(self, labelled: Labelled, ridge: float) -> tuple[Matrix, float]:
-        """Discriminants, and the scatter between the groups in their space."""
-        moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
-        most = min(labelled.n_groups - 1, labelled.Z.shape[1])
-        n_components = max(1, most if self.n_components is None else min(self.n_components, most))
-        between = self._between(moments)
-        L = discriminants(between, moments.within, ridge, n_components)
-        return L, float(np.einsum("cp,pq,cq->", L, between, L))
 
 
 class PairwiseFisherTransform(FisherTransform):
@@ -163,7 +151,7 @@ class PairwiseFisherTransform(FisherTransform):
 
     Parameters
     ----------
-    ridge, n_components, ridges, n_dims, random_state
+    ridge, n_components, n_dims, random_state
         As in `FisherTransform`.
 
     Attributes

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import TINY, Matrix
@@ -33,12 +32,8 @@ from arbora.expand.transforms.base import (
     Learned,
     MetricTransform,
     lbfgs,
-    require_groups,
-    strength_of,
-    warn_unless_converged,
 )
 
-GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
 _MOST_FEATURES = 2000
@@ -123,7 +118,7 @@ def learn_gamma(
         value, L = -found.value, found.x.reshape(width, width)
         last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
-    return Learned(L, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+    return Learned(L, monitor.trace, None, monitor.n_iter, monitor.converged)
 
 
 class GammaTransform(MetricTransform):
@@ -131,14 +126,13 @@ class GammaTransform(MetricTransform):
 
     Parameters
     ----------
-    gamma : float or "cv"
-        Strength of the regulariser ||L - I||^2. "cv" chooses among `gammas` by hiding known groups.
+    gamma : float, "cv" or sequence of floats
+        Strength of the regulariser ||L - I||^2. A sequence: the candidate with which hidden known groups are found
+        again best; "cv" has four from 1e-3 to 1.
     tol : float
         Relative gain of the objective at which to stop.
     max_iter : int
         Most alternations between shapes and map.
-    gammas : sequence of floats
-        Values that "cv" tries.
     random_state : int, RandomState instance or None
         Seed of the hidden groups.
     verbose : int
@@ -165,11 +159,14 @@ class GammaTransform(MetricTransform):
     True
     """
 
+    _strength, _candidates, _steps = "gamma", (1e-3, 1e-2, 1e-1, 1.0), "alternations"
+    _while_choosing: ClassVar[dict[str, Any]] = {"tol": 1e-3, "max_iter": 50}
+    _tags: ClassVar[dict[str, Any]] = {"input_tags.positive_only": True}
+    n_dims = None  # no SVD: its directions have negative entries
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left"), "array-like"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gammas": ["array-like"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -180,23 +177,18 @@ class GammaTransform(MetricTransform):
         *,
         tol: float = 1e-5,
         max_iter: int = 50,
-        gammas: Any = GAMMAS,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.gamma = gamma
         self.tol = tol
         self.max_iter = max_iter
-        self.gammas = gammas
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
-    def _fit_space(self, X: Any, groups: Groups, row_weight: Matrix, seed: int) -> FeatureSpace:
+    def _fit_space(
+        self, X: Any, groups: Groups, row_weight: Matrix, *, n_dims: Any, seed: int, scale: str = "common"
+    ) -> FeatureSpace:
         smallest = X.data.min(initial=0.0) if hasattr(X, "indptr") else X.min()
         if smallest < 0:
             raise ValueError(
@@ -212,16 +204,5 @@ class GammaTransform(MetricTransform):
         level = level if level > 0 else 1.0
         return FeatureSpace(np.full(X.shape[1], -_FLOOR * level, X.dtype), None, False, level)
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
-        gamma = strength_of(
-            self,
-            "gamma",
-            self.gammas,
-            labelled,
-            lambda shown, gamma: learn_gamma(shown, gamma, tol=1e-3).L,
-        )
-        with Progress(None, "alternations", self.verbose) as progress:
-            found = learn_gamma(labelled, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress)
-        warn_unless_converged(self, found)
-        return found
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return learn_gamma(labelled, strength, tol=self.tol, max_iter=self.max_iter, progress=progress)

@@ -46,12 +46,9 @@ from arbora.expand.transforms.base import (
     Learned,
     MetricTransform,
     square_root,
-    strength_of,
-    warn_unless_converged,
 )
 from arbora.infer.proximal import minimize_composite
 
-GAMMAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _ALTERNATIONS = 200  # of Dykstra's algorithm
 _SETTLED = 1e-10
 _ROWS_AT_ONCE = 1024
@@ -308,10 +305,10 @@ class GaussianTransform(MetricTransform):
 
     Parameters
     ----------
-    gamma : float or "cv"
-        Strength of the regulariser; it does not depend on the number of rows. "cv" chooses among `gammas` by hiding
-        known groups: the transformation is learned from the others, the rows of the hidden ones are clustered, and
-        the clusters are compared with the labels.
+    gamma : float, "cv" or sequence of floats
+        Strength of the regulariser; it does not depend on the number of rows. A sequence: the candidate with which
+        hidden known groups are found again best (the transformation is learned from the others, the rows of the
+        hidden ones are clustered, and the clusters are compared with the labels). "cv" has six from 1e-5 to 1.
     regularizer : {"identity", "ridge", "nuclear", "logdet", "l1"}
         ||A - I||^2, ||A||^2, tr A, tr A - log det A or the sum of |A - I|. "ridge" and "nuclear" give fewer
         dimensions; "logdet" keeps all.
@@ -319,8 +316,6 @@ class GaussianTransform(MetricTransform):
         Relative duality gap at which to stop.
     max_iter : int
         Most iterations of the accelerated proximal gradient method.
-    gammas : sequence of floats
-        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first. "auto" reduces sparse rows and rows with more than 200
         features to 30. None keeps all features.
@@ -338,7 +333,7 @@ class GaussianTransform(MetricTransform):
     gamma_ : float
         Strength in use.
     cv_results_ : dict
-        After "cv": "gamma", "mean_score" and "scores" (by fold).
+        After a choice: "gamma", "mean_score" and "scores" (by fold).
     duality_gap_ : float
         Certified relative duality gap.
     trace_ : Trace
@@ -359,14 +354,15 @@ class GaussianTransform(MetricTransform):
     (True, True)
     """
 
+    _strength, _candidates = "gamma", (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    _while_choosing: ClassVar[dict[str, Any]] = {"tol": 1e-3, "max_iter": 1000}
     _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither"), "array-like"],
         "regularizer": [StrOptions(set(REGULARIZERS))],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gammas": ["array-like"],
         "verbose": ["verbose"],
     }
 
@@ -377,7 +373,6 @@ class GaussianTransform(MetricTransform):
         regularizer: str = "identity",
         tol: float = 1e-6,
         max_iter: int = 1000,
-        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -386,27 +381,11 @@ class GaussianTransform(MetricTransform):
         self.regularizer = regularizer
         self.tol = tol
         self.max_iter = max_iter
-        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        gamma = strength_of(
-            self,
-            "gamma",
-            self.gammas,
-            labelled,
-            lambda shown, gamma: learn_gaussian(shown, gamma, self.regularizer, tol=1e-3).L,
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return learn_gaussian(
+            labelled, strength, self.regularizer, tol=self.tol, max_iter=self.max_iter, progress=progress
         )
-        with Progress(None, "iterations", self.verbose) as progress:
-            found = learn_gaussian(
-                labelled,
-                gamma,
-                self.regularizer,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                progress=progress,
-            )
-        warn_unless_converged(self, found)
-        return found

@@ -34,14 +34,10 @@ from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
-    require_groups,
     square_root,
-    strength_of,
-    warn_unless_converged,
 )
 from arbora.expand.transforms.gaussian import psd
 
-GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STARTS = 5  # runs of k-means for each cut
 
 
@@ -135,7 +131,7 @@ def learn_margin(
         else:
             objective = CutProblem(cuts, gamma).primal(A) if cuts else 0.0
         last = monitor.record(objective, change=max(violation, 0.0), cuts=len(cuts))
-    return Learned(square_root(A), monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+    return Learned(square_root(A), monitor.trace, None, monitor.n_iter, monitor.converged)
 
 
 class MaxMarginTransform(MetricTransform):
@@ -143,14 +139,13 @@ class MaxMarginTransform(MetricTransform):
 
     Parameters
     ----------
-    gamma : float or "cv"
-        Strength of the regulariser ||A - I||^2. "cv" chooses among `gammas` by hiding known groups.
+    gamma : float, "cv" or sequence of floats
+        Strength of the regulariser ||A - I||^2. A sequence: the candidate with which hidden known groups are found
+        again best; "cv" has four from 1e-3 to 1.
     tol : float
         Violation of the margin, as 1 - NMI, at which to stop.
     max_iter : int
         Most rounds of new constraints.
-    gammas : sequence of floats
-        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
@@ -179,12 +174,13 @@ class MaxMarginTransform(MetricTransform):
     True
     """
 
+    _strength, _candidates, _steps = "gamma", (1e-3, 1e-2, 1e-1, 1.0), "rounds"
+    _while_choosing: ClassVar[dict[str, Any]] = {"tol": 1e-2, "max_iter": 10}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither"), "array-like"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gammas": ["array-like"],
         "verbose": ["verbose"],
     }
 
@@ -194,7 +190,6 @@ class MaxMarginTransform(MetricTransform):
         *,
         tol: float = 1e-2,
         max_iter: int = 50,
-        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -202,21 +197,9 @@ class MaxMarginTransform(MetricTransform):
         self.gamma = gamma
         self.tol = tol
         self.max_iter = max_iter
-        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
-        gamma = strength_of(
-            self,
-            "gamma",
-            self.gammas,
-            labelled,
-            lambda shown, gamma: learn_margin(shown, gamma, max_iter=10).L,
-        )
-        with Progress(None, "rounds", self.verbose) as progress:
-            found = learn_margin(labelled, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress)
-        warn_unless_converged(self, found)
-        return found
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return learn_margin(labelled, strength, tol=self.tol, max_iter=self.max_iter, progress=progress)

@@ -28,11 +28,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
 from arbora.arrays import Ints, Matrix
+from arbora.core.estimator import all_or_nothing
+from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
-from arbora.expand.groups import GroupMoments, group_covariances, group_moments, to_space
-from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, square_root, strength_of
+from arbora.expand.groups import FeatureSpace, GroupMoments, group_covariances, group_moments, to_space
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, square_root
 
-CANNOT_WEIGHTS = (0.0, 0.03, 0.1, 0.3)
 _SMALLEST = 1e-6  # the same where nothing is subtracted from G
 _SHRINKAGE = 0.1
 _FLOOR = 0.5  # smallest eigenvalue of G over its mean absolute one
@@ -61,10 +62,11 @@ def pair_scatters(moments: GroupMoments, covariance: Matrix) -> tuple[Matrix, Ma
     return inside / same, (2 * total - inside) / apart
 
 
-def scatter_of(ends: Matrix) -> Matrix:
-    """Mean of (x - x')(x - x')' over pairs of rows, an array of shape (n_pairs, 2, n_dims); 0 without pairs."""
-    away = ends[:, 0] - ends[:, 1]
-    return np.asarray(away.T @ away / max(len(away), 1))
+def scatter_of(X: Any, pairs: Ints, space: FeatureSpace) -> Matrix:
+    """Mean of (x - x')(x - x')' over pairs of rows, in a feature space; 0 without pairs."""
+    ends = to_space(space, X[pairs.ravel()]).reshape(len(pairs), 2, space.n_dims)
+    difference = ends[:, 0] - ends[:, 1]
+    return np.asarray(difference.T @ difference / max(len(pairs), 1))
 
 
 def shrunk(S: Matrix) -> Matrix:
@@ -123,11 +125,6 @@ def metric_of_pairs(scatters: PairScatters, cannot_weight: float) -> tuple[Matri
     return square_root(inverse), len(G) - float(np.linalg.slogdet(inverse)[1])
 
 
-def learn_pairs(labelled: Labelled, cannot_weight: float) -> Matrix:
-    """Map for the pairs that follow from the labels."""
-    return metric_of_pairs(label_scatters(labelled), cannot_weight)[0]
-
-
 def linked_sets(must: Ints, n_samples: int) -> Ints:
     """Return the set of each row among those that must-link pairs connect, -1 for a row without such a pair.
 
@@ -152,11 +149,10 @@ class PairwiseConstraintTransform(MetricTransform):
 
     Parameters
     ----------
-    cannot_weight : float or "cv"
-        Weight of the cannot-link pairs; their mean is compared with that of the must-link pairs. "cv" chooses among
-        `cannot_weights` by hiding known groups; pairs of rows are not used for the choice.
-    cannot_weights : sequence of floats
-        Values that "cv" tries.
+    cannot_weight : float, "cv" or sequence of floats
+        Weight of the cannot-link pairs; their mean is compared with that of the must-link pairs. A sequence: the
+        candidate with which hidden known groups are found again best, without the pairs of rows; "cv" has four from
+        0 to .3.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
@@ -168,7 +164,7 @@ class PairwiseConstraintTransform(MetricTransform):
     A_ : ndarray of shape (n_dims, n_dims)
     cannot_weight_ : float
     cv_results_ : dict
-        After "cv": "cannot_weight", "mean_score" and "scores" (by fold).
+        After a choice: "cannot_weight", "mean_score" and "scores" (by fold).
     duality_gap_ : float
         0: the solution is exact.
     trace_ : Trace
@@ -194,23 +190,21 @@ class PairwiseConstraintTransform(MetricTransform):
     True
     """
 
-    _learns_in_single = True
+    _strength, _candidates = "cannot_weight", (0.0, 0.03, 0.1, 0.3)
+    _min_groups, _learns_in_single = 1, True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "cannot_weight": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
-        "cannot_weights": ["array-like"],
+        "cannot_weight": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left"), "array-like"],
     }
 
     def __init__(
         self,
         cannot_weight: Any = 0.1,
         *,
-        cannot_weights: Any = CANNOT_WEIGHTS,
         n_dims: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.cannot_weight = cannot_weight
-        self.cannot_weights = cannot_weights
         self.n_dims = n_dims
         self.random_state = random_state
 
@@ -241,27 +235,22 @@ class PairwiseConstraintTransform(MetricTransform):
         -------
         self
         """
-        must, cannot = (
-            check_pairs(pairs, name, _num_samples(X))
-            for pairs, name in ((must_link, "must_link"), (cannot_link, "cannot_link"))
-        )
-
-        alone = y is None and len(must) > 0
-        if alone:
-            y = linked_sets(must, _num_samples(X))
-
-        def learn(labelled: Labelled) -> Learned:
-            weight = strength_of(self, "cannot_weight", self.cannot_weights, labelled, learn_pairs)
-            rows = check_features(self, X, reset=False)
-            given = []
-            for pairs in (must, cannot):
-                ends = to_space(self.space_, rows[pairs.ravel()]).reshape(len(pairs), 2, self.space_.n_dims)
-                given.append(scatter_of(ends))
-            if alone:
-                scatters = PairScatters(shrunk(given[0] / 2), given[0], given[1])
+        with all_or_nothing(self):
+            n_samples = _num_samples(X)
+            must = check_pairs(must_link, "must_link", n_samples)
+            cannot = check_pairs(cannot_link, "cannot_link", n_samples)
+            by_pairs = y is None and len(must) > 0
+            rows = self._read(X, linked_sets(must, n_samples) if by_pairs else y, sample_weight)
+            strength = self._choose_strength(rows.labelled)
+            X = check_features(self, X, reset=False)
+            together, apart = scatter_of(X, must, rows.space), scatter_of(X, cannot, rows.space)
+            if by_pairs:
+                scatters = PairScatters(shrunk(together / 2), together, apart)
             else:
-                within, together, apart = label_scatters(labelled)
-                scatters = PairScatters(within, together + given[0], apart + given[1])
-            return solved(*metric_of_pairs(scatters, weight))
+                labels = label_scatters(rows.labelled)
+                scatters = PairScatters(labels.within, labels.together + together, labels.apart + apart)
+            self._assign(rows, strength, solved(*metric_of_pairs(scatters, strength.value)))
+        return self
 
-        return self._fit(X, y, sample_weight, learn)
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return solved(*metric_of_pairs(label_scatters(labelled), strength))

@@ -28,6 +28,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.estimator import warn_caller
+from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.expand.groups import group_covariances, group_moments
 from arbora.expand.transforms.base import (
@@ -35,14 +36,10 @@ from arbora.expand.transforms.base import (
     Learned,
     MetricTransform,
     lbfgs,
-    require_groups,
     square_root,
-    strength_of,
-    warn_unless_converged,
 )
 from arbora.expand.transforms.gaussian import psd
 
-GAMMAS = (0.5, 1.0, 2.0, 4.0)
 _DEFAULT_CAP = 3.0  # times sqrt(n_dims) / n_pairs
 _SMALLEST_SPREAD = 1e-6  # of two groups, over the largest squared distance of two means
 _COLLAPSED = 1e-6  # trace of A over that of the identity
@@ -114,8 +111,8 @@ def separation_ratio(mean: Matrix, covariance: Matrix) -> float:
 
 def learn_separability(
     labelled: Labelled, gamma: float, cap: float | None = None, *, tol: float = 1e-5, max_iter: int = 500
-) -> tuple[Learned, bool]:
-    """Find the metric of TCS-CS; tell whether it collapsed."""
+) -> Learned:
+    """Find the metric of TCS-CS, with its certificate."""
     moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
     covariance = group_covariances(labelled.Z, labelled.codes, moments, labelled.row_weight)
     n_pairs = labelled.n_groups * (labelled.n_groups - 1) // 2
@@ -146,7 +143,7 @@ def learn_separability(
     A = best[1]
     collapsed = float(np.trace(A)) <= _COLLAPSED * len(A)
     gap = float(trace["gap"][-1])
-    return Learned(square_root(A), trace, gap, len(trace), gap <= tol), collapsed
+    return Learned(square_root(A), trace, gap, len(trace), gap <= tol, {"collapsed_": collapsed})
 
 
 class SeparabilityTransform(MetricTransform):
@@ -154,9 +151,10 @@ class SeparabilityTransform(MetricTransform):
 
     Parameters
     ----------
-    gamma : float or "cv"
+    gamma : float, "cv" or sequence of floats
         Distance of two group means that is asked for, over the sum of their variances, in units of the median of
-        that ratio. 0 gives the identity. "cv" chooses among `gammas` by hiding known groups.
+        that ratio. 0 gives the identity. A sequence: the candidate with which hidden known groups are found again
+        best; "cv" has four from .5 to 4.
     cap : float, optional
         Price of a unit of violated constraint, the bound of the multipliers. The default is
         ``3 sqrt(n_dims) / n_pairs``; a large one gives the published problem, which collapses with many groups.
@@ -164,8 +162,6 @@ class SeparabilityTransform(MetricTransform):
         Relative duality gap at which to stop.
     max_iter : int
         Most iterations of L-BFGS-B.
-    gammas : sequence of floats
-        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
@@ -180,7 +176,7 @@ class SeparabilityTransform(MetricTransform):
     collapsed_ : bool
         Whether A is zero up to rounding, so that the transformation is of no use.
     cv_results_ : dict
-        After "cv": "gamma", "mean_score" and "scores" (by fold).
+        After a choice: "gamma", "mean_score" and "scores" (by fold).
     duality_gap_ : float
         Certified relative duality gap.
     trace_ : Trace
@@ -197,14 +193,15 @@ class SeparabilityTransform(MetricTransform):
     True
     """
 
+    _strength, _candidates = "gamma", (0.5, 1.0, 2.0, 4.0)
+    _while_choosing: ClassVar[dict[str, Any]] = {"tol": 1e-2, "max_iter": 500}
     _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left"), "array-like"],
         "cap": [Interval(Real, 0, None, closed="neither"), None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gammas": ["array-like"],
     }
 
     def __init__(
@@ -214,7 +211,6 @@ class SeparabilityTransform(MetricTransform):
         cap: float | None = None,
         tol: float = 1e-4,
         max_iter: int = 500,
-        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
     ) -> None:
@@ -222,26 +218,16 @@ class SeparabilityTransform(MetricTransform):
         self.cap = cap
         self.tol = tol
         self.max_iter = max_iter
-        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
-        gamma = strength_of(
-            self,
-            "gamma",
-            self.gammas,
-            labelled,
-            lambda shown, gamma: learn_separability(shown, gamma, self.cap, tol=1e-2)[0].L,
-        )
-        found, self.collapsed_ = learn_separability(
-            labelled, gamma, self.cap, tol=self.tol, max_iter=self.max_iter
-        )
-        if self.collapsed_:
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return learn_separability(labelled, strength, self.cap, tol=self.tol, max_iter=self.max_iter)
+
+    def _warn(self, labelled: Labelled, learned: Learned) -> None:
+        if learned.attributes["collapsed_"]:
             warn_caller(
                 f"{type(self).__name__} collapsed: the constraints of {labelled.n_groups} groups leave A = 0. Lower "
                 "gamma or cap."
             )
-        warn_unless_converged(self, found)
-        return found
+        super()._warn(labelled, learned)

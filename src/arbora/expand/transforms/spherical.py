@@ -30,20 +30,10 @@ from arbora.expand.transforms.base import (
     Learned,
     MetricTransform,
     lbfgs,
-    require_groups,
-    strength_of,
-    warn_unless_converged,
+    unit_rows,
 )
 
-GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STEPS = 20  # of L-BFGS between two updates of the mean directions
-
-
-def unit(Z: Matrix) -> tuple[Matrix, Matrix]:
-    """Rows of unit length, and their lengths as a column; a zero row stays zero."""
-    length = np.linalg.norm(Z, axis=1, keepdims=True)
-    length = np.where(length > 0, length, 1.0)
-    return Z / length, length
 
 
 class SphericalProblem:
@@ -63,14 +53,14 @@ class SphericalProblem:
 
     def directions(self, L: Matrix) -> Matrix:
         """Mean directions of the groups under a map."""
-        N, _ = unit(self.X @ L.T)
-        return unit(self.Y.T @ (self.share[:, None] * N))[0]
+        N, _ = unit_rows(self.X @ L.T)
+        return unit_rows(self.Y.T @ (self.share[:, None] * N))[0]
 
     def negative(self, flat: Matrix, mu: Matrix) -> tuple[float, Matrix]:
         """-J(L) and its gradient."""
         width = self.X.shape[1]
         L = flat.reshape(-1, width)
-        N, length = unit(self.X @ L.T)
+        N, length = unit_rows(self.X @ L.T)
         S = self.kappa * (N @ mu.T)
         top = S.max(axis=1, keepdims=True)
         P = np.exp(S - top)
@@ -105,7 +95,7 @@ def learn_spherical(
         L = found.x.reshape(width, width)
         last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
-    return Learned(L, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+    return Learned(L, monitor.trace, None, monitor.n_iter, monitor.converged)
 
 
 class SphericalTransform(MetricTransform):
@@ -113,16 +103,15 @@ class SphericalTransform(MetricTransform):
 
     Parameters
     ----------
-    gamma : float or "cv"
-        Strength of the regulariser ||L - I||^2. "cv" chooses among `gammas` by hiding known groups.
+    gamma : float, "cv" or sequence of floats
+        Strength of the regulariser ||L - I||^2. A sequence: the candidate with which hidden known groups are found
+        again best; "cv" has four from 1e-3 to 1.
     concentration : float
         Concentration of the groups; 1 in the thesis.
     tol : float
         Relative gain of the objective at which to stop.
     max_iter : int
         Most alternations between mean directions and map.
-    gammas : sequence of floats
-        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
@@ -152,13 +141,15 @@ class SphericalTransform(MetricTransform):
     array([1., 1., 1., 1., 1.])
     """
 
+    _strength, _candidates, _steps = "gamma", (1e-3, 1e-2, 1e-1, 1.0), "alternations"
+    _while_choosing: ClassVar[dict[str, Any]] = {"tol": 1e-3, "max_iter": 50}
+    _unit_rows = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left"), "array-like"],
         "concentration": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "gammas": ["array-like"],
         "verbose": ["verbose"],
     }
 
@@ -169,7 +160,6 @@ class SphericalTransform(MetricTransform):
         concentration: float = 10.0,
         tol: float = 1e-5,
         max_iter: int = 50,
-        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -178,43 +168,11 @@ class SphericalTransform(MetricTransform):
         self.concentration = concentration
         self.tol = tol
         self.max_iter = max_iter
-        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, labelled: Labelled) -> Learned:
-        require_groups(self, labelled, 2)
-        gamma = strength_of(
-            self,
-            "gamma",
-            self.gammas,
-            labelled,
-            lambda shown, gamma: learn_spherical(shown, gamma, self.concentration, tol=1e-3).L,
-            unit_rows=True,
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return learn_spherical(
+            labelled, strength, self.concentration, tol=self.tol, max_iter=self.max_iter, progress=progress
         )
-        with Progress(None, "alternations", self.verbose) as progress:
-            found = learn_spherical(
-                labelled,
-                gamma,
-                self.concentration,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                progress=progress,
-            )
-        warn_unless_converged(self, found)
-        return found
-
-    def transform(self, X: Any) -> Matrix:
-        """Map rows to the sphere.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_dims)
-            Rows of unit length; a row that maps to zero stays zero.
-        """
-        return unit(super().transform(X))[0]

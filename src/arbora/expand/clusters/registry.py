@@ -1,0 +1,147 @@
+"""The transformations and the clusterers that `ExpandClusters` knows by name: one row each.
+
+The names that its parameters accept, what "auto" tries, the strengths of a search and the tables of the documentation
+derive from these rows. To add a transformation or a clusterer, add a row; to use one once, give the object itself:
+
+    ExpandClusters(metric=GaussianTransform("cv"), clusterer=Clusterer("mine", fit_mine))
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arbora.arrays import Matrix
+from arbora.core.monitor import Progress
+from arbora.expand.clusters.clusterers import (
+    DIRECTIONS,
+    GAUSSIANS,
+    KMEANS,
+    Clusterer,
+    Family,
+    fit_gaussian,
+    fit_kmeans,
+    fit_spectral,
+    fit_spherical,
+)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, apply_map, in_double
+from arbora.expand.transforms.fisher import FisherTransform
+from arbora.expand.transforms.gaussian import GaussianTransform
+from arbora.expand.transforms.separability import SeparabilityTransform
+from arbora.expand.transforms.spherical import SphericalTransform
+from arbora.expand.transforms.within_class import WithinClassTransform
+
+# --- Transformations ----------------------------------------------------------------------------------------------
+
+
+class Metric(NamedTuple):
+    """A transformation under a name."""
+
+    name: str
+    transformer: MetricTransform
+    auto: bool = False  # whether "auto" tries it
+
+    @property
+    def strengths(self) -> list[float]:
+        """Strengths that a search tries: one, or the candidates of the transformer."""
+        return self.transformer._read_strengths()
+
+    @property
+    def strength(self) -> float:
+        """Strength without a search: the only one, or the default of the transformer."""
+        strengths = self.strengths
+        if len(strengths) == 1:
+            return strengths[0]
+        return float(
+            inspect.signature(type(self.transformer)).parameters[str(self.transformer._strength)].default
+        )
+
+    @property
+    def min_groups(self) -> int:
+        """Labelled groups that it needs."""
+        return self.transformer._min_groups
+
+    def learn(self, labelled: Labelled, strength: float) -> Matrix:
+        """Map for labelled rows of a feature space."""
+        rows = labelled if self.transformer._learns_in_single else in_double(labelled)
+        return self.transformer._learn(rows, strength).L
+
+    def map(self, L: Matrix, Z: Matrix) -> Matrix:
+        """Rows of the feature space after a map."""
+        return apply_map(L, Z, unit=self.unit_rows)
+
+    @property
+    def unit_rows(self) -> bool:
+        """Whether mapped rows are divided by their lengths."""
+        return self.transformer._unit_rows
+
+
+class IdentityTransform(MetricTransform):
+    """The feature space as it is."""
+
+    _min_groups, _learns_in_single = 1, True
+
+    def __init__(self, *, n_dims: Any = "auto", random_state: Any = None) -> None:
+        self.n_dims = n_dims
+        self.random_state = random_state
+
+    def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        return Learned(np.eye(labelled.Z.shape[1]))
+
+
+METRICS = {
+    row.name: row
+    for row in (
+        Metric("identity", IdentityTransform(), auto=True),
+        Metric("within", WithinClassTransform([0.01, 0.1, 0.3]), auto=True),
+        Metric("gaussian", GaussianTransform(tol=1e-3, max_iter=200), auto=True),
+        Metric("separability", SeparabilityTransform(tol=1e-2)),
+        Metric("fisher", FisherTransform(), auto=True),
+        Metric("spherical", SphericalTransform(tol=1e-3)),
+    )
+}
+
+
+def read_metrics(metric: str | MetricTransform) -> dict[str, Metric]:
+    """Return the rows that the parameter `metric` asks for, by name."""
+    if isinstance(metric, MetricTransform):
+        name = type(metric).__name__
+        return {name: Metric(name, metric)}
+    return {name: row for name, row in METRICS.items() if (row.auto if metric == "auto" else name == metric)}
+
+
+# --- Clusterers ---------------------------------------------------------------------------------------------------
+
+
+CLUSTERERS = {
+    row.name: row
+    for row in (
+        Clusterer("kmeans", fit_kmeans, KMEANS, auto_dense=True),
+        Clusterer("gaussian", fit_gaussian, GAUSSIANS),
+        Clusterer("vmf", fit_spherical, DIRECTIONS, auto_sparse=True),
+        Clusterer("spectral", fit_spectral, auto_dense=True, auto_sparse=True),
+    )
+}
+
+
+def read_clusterers(clusterer: str | Clusterer, *, sparse: bool) -> dict[str, Clusterer]:
+    """Return the rows that the parameter `clusterer` asks for, by name."""
+    if isinstance(clusterer, Clusterer):
+        if CLUSTERERS.get(clusterer.name, clusterer) != clusterer:
+            raise ValueError(
+                f"the clusterer {clusterer.name!r} of arbora has this name: give yours another name."
+            )
+        return {clusterer.name: clusterer}
+    if clusterer == "auto":
+        return {
+            name: row for name, row in CLUSTERERS.items() if (row.auto_sparse if sparse else row.auto_dense)
+        }
+    return {clusterer: CLUSTERERS[clusterer]}
+
+
+def family_of(name: str) -> Family | None:
+    """Return how the clusters of a fitted model are made of sums; None for those of neighbours."""
+    row = CLUSTERERS.get(name)
+    return None if row is None else row.family
