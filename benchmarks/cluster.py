@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+import arbora
 from arbora.classify import MultinomialLogistic, RecursiveSVC
 from arbora.classify.linear import design_matrix
 from arbora.classify.recursive.coupling import couple
@@ -150,9 +151,10 @@ def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
 
 
 def mixture(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
-    return fit(
-        VMFMixture(COMPONENTS, tol=0, max_iter=ITERATIONS, engine=engine, n_jobs=n_jobs, random_state=0), X, y
-    )
+    with arbora.running(engine=engine):
+        # The finest tolerance of single precision: the fit does not end before `ITERATIONS`.
+        model = VMFMixture(COMPONENTS, tol=1e-6, max_iter=ITERATIONS, n_jobs=n_jobs, random_state=0)
+        return fit(model, X, y)
 
 
 def count(train: Any, text: Any, n_shards: int) -> Counted:

@@ -48,7 +48,7 @@ COMPARED = "B-vMF", "vMF", "K-means", "GM", "MM", "LDA"
 CONCENTRATIONS = "sample", "bound", "grid"
 
 EXPLANATION = f"""\
-`python -m benchmarks.vmf`: {K} clusters, means over {RUNS} starts. All start from the same random labels, as in the
+`python -m benchmarks.vmf`: {K} clusters, means over {RUNS} starts. All start from random labels, as in the
 thesis. "B-vMF own" has one concentration for each component, "vMF annealed" has k-means++ and a decreasing
 temperature. GM (spherical) uses {DIMENSIONS} dimensions of an SVD. In brackets: published results (Table 5.2) for the
 same data sets. The annealed start of B-vMF, which is its default, was chosen with knowledge of the classes of up to
@@ -122,6 +122,12 @@ def prepared(name: str, quick: bool) -> Texts:
     return Texts(X[filled], ltc[filled], normalize(X[filled]), y[filled])
 
 
+class PlainBayesianVMFMixture(BayesianVMFMixture):
+    """The mixture without annealing of the start."""
+
+    _annealing_steps = 0
+
+
 def label_means(X: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
     """Mean of the rows of each random label, for methods that start from means."""
     member = sp.csr_matrix(
@@ -149,11 +155,10 @@ def clusters(method: str, texts: Texts, labels: np.ndarray, seed: int) -> np.nda
     """Cluster with one method from random labels."""
     k, common = int(labels.max()) + 1, {"init": labels, "random_state": seed}
     if method.startswith("B-vMF"):
-        model: Any = BayesianVMFMixture(
-            k, concentration="shared" if method == "B-vMF" else "own", annealing_steps=25, **common
-        )
+        concentration = "shared" if method == "B-vMF" else "own"
+        model: Any = BayesianVMFMixture(k, concentration=concentration, init="random", random_state=seed)
     elif method == "vMF":
-        model = VMFMixture(k, initial_concentration=10.0, **common)
+        model = VMFMixture(k, init="random", random_state=seed)
     elif method == "vMF annealed":
         model = VMFMixture(k, assignments="annealed", random_state=seed)
     elif method == "spherical K-means":
@@ -194,13 +199,9 @@ def measure_held_out(name: str, what: str, number: int, quick: bool) -> dict[str
                 number, concentration_posterior=what, concentration="own", random_state=seed
             )
         else:
-            steps = 0 if what == PLAIN else None
-            model = BayesianVMFMixture(
-                number,
-                concentration="own" if what == "B-vMF own" else "shared",
-                annealing_steps=steps,
-                random_state=seed,
-            )
+            kind = PlainBayesianVMFMixture if what == PLAIN else BayesianVMFMixture
+            concentration = "own" if what == "B-vMF own" else "shared"
+            model = kind(number, concentration=concentration, random_state=seed)
         scores.append(model.fit(X[train]).score(X[test]))
     seconds = (time.perf_counter() - started) / len(scores)
     return {"score": float(np.mean(scores)), "deviation": float(np.std(scores)), "seconds": seconds}

@@ -69,10 +69,11 @@ def iteration_ratios(rows: WeightedRows, n_components: int, turns: int) -> dict[
         csr_matmul(transposed, R)
 
     work: dict[str, Any] = {"products": products}
-    for estimator in (VMFMixture(n_components), BayesianVMFMixture(n_components, annealing_steps=0)):
+    for estimator in (VMFMixture(n_components), BayesianVMFMixture(n_components)):
         estimator.n_features_in_ = rows.X.shape[1]
         model = estimator._model(rows)
-        params = estimator._begin(rows, "k-means++", n_components, np.random.default_rng(0), engine)
+        search, rng = estimator._search(0)._replace(annealing_steps=0), np.random.default_rng(0)
+        params = estimator._start(rows, "k-means++", n_components, search, rng, engine)
         for _ in range(3):
             params = model.update(params, e_step(model.scores(params), rows, engine)[0])
         work[type(estimator).__name__] = lambda model=model, params=params: iteration(

@@ -126,7 +126,7 @@ def measure_tree(name: str, tree: str, method: str, options: argparse.Namespace)
     scores, started = [], time.perf_counter()
     for seed in range(1 if options.quick else RUNS):
         if method == "H-vMF":
-            model: Any = HierarchicalVMFMixture(branching=TREES[tree], random_state=seed)
+            model: Any = HierarchicalVMFMixture(TREES[tree], random_state=seed)
         else:
             model = FLAT[method](int(np.prod(TREES[tree])), random_state=seed)
         scores.append(model.fit(X[train]).score(X[test]))

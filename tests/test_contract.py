@@ -138,7 +138,7 @@ def test_learns_the_truth(row, fitted):
 )
 def test_bound_never_falls(row):
     data = row.data()
-    bounds = row.make(dtype="float64", tol=1e-6, max_iter=300).fit(data.X, data.y).lower_bounds_
+    bounds = row.make(tol=9e-7, max_iter=300).fit(data.X, data.y).lower_bounds_
     assert len(bounds) > 2
     assert np.all(np.diff(bounds) >= -1e-10 * np.maximum(np.abs(bounds[:-1]), 1.0))
 

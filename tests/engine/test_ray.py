@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import arbora
 from arbora.classify import (
     HierarchicalBayesClassifier,
     MultinomialLogistic,
@@ -338,14 +339,16 @@ def directions():
 
 def test_mixture_on_a_cluster_that_loses_a_worker_and_its_driver(directions, kill_in, interrupt_in, tmp_path):
     arguments = {"n_components": 4, "n_init": 2, "random_state": 0}
-    one = VMFMixture(engine=RayEngine(n_shards=1, data="file"), **arguments).fit(directions)
+    with arbora.running(engine=RayEngine(n_shards=1, data="file")):
+        one = VMFMixture(**arguments).fit(directions)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
     interrupt_in(5)
-    with pytest.raises(Interrupted):
-        VMFMixture(engine=engine, **arguments).fit(directions)
+    with arbora.running(engine=engine), pytest.raises(Interrupted):
+        VMFMixture(**arguments).fit(directions)
     interrupt_in(0)
     kill_in(7)
-    there = VMFMixture(engine=engine, **arguments).fit(directions)
+    with arbora.running(engine=engine):
+        there = VMFMixture(**arguments).fit(directions)
     assert Killing.last.begun == [3, 3]
     assert Killing.last.n_restarts == 1
     np.testing.assert_array_equal(there.means_, one.means_)

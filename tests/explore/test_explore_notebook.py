@@ -111,7 +111,7 @@ def test_topics_over_time_and_in_a_tree(rows):
     assert data["documents"]["time"] == [0] * 20 + [1] * 20 + [2] * 20
     alone = data_of(model.explore())  # the model knows how many there were
     assert alone["time"] == data["time"]
-    tree = HierarchicalVMFMixture(branching=(2, 2), max_iter=5, random_state=0).fit(X)
+    tree = HierarchicalVMFMixture((2, 2), max_iter=5, random_state=0).fit(X)
     data = data_of(tree.explore(X, y, words=WORDS))
     leaves = np.unique(tree.predict(X), return_counts=True)
     size = dict(zip(data["nodes"]["name"], data["nodes"]["size"], strict=True))

@@ -48,7 +48,7 @@ def prepare_models(folder: Path) -> dict[str, Any]:
         "recursive": RecursiveSVC(structure=TREE, random_state=0).fit(X, y),
         "softmax": MultinomialLogistic(C=1.0, random_state=0).fit(X, y),
         "vmf": VMFMixture(3, random_state=0, max_iter=5).fit(X),
-        "tree": HierarchicalVMFMixture(branching=(2, 2), random_state=0, max_iter=3, tol=0.1).fit(X),
+        "tree": HierarchicalVMFMixture((2, 2), random_state=0, max_iter=3, tol=0.1).fit(X),
         "k-means": SphericalKMeans(3, random_state=0).fit(X),
         "ltc": LtcTransformer().fit(np.round(X)),
         "matrices": {

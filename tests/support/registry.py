@@ -271,16 +271,16 @@ def vmf_reduces(data: Data) -> tuple[Any, Any]:
 
 def bayesian_vmf_reduces(data: Data) -> tuple[Any, Any]:
     """With a known concentration and a uniform prior, the posterior of one mean direction is in the books."""
-    known = {"prior_concentration": 0.0, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
-    ours = discover.BayesianVMFMixture(1, **known).fit(data.X)
+    prior = {"concentration": 0.0, "log_mean": np.log(5.0), "log_variance": 1e-10}
+    ours = discover.BayesianVMFMixture(1, prior=prior).fit(data.X)
     total = unit(data.X).sum(axis=0)
     return ours.mean_concentrations_[0] * ours.means_[0], 5.0 * total
 
 
 def hierarchical_vmf_reduces(data: Data) -> tuple[Any, Any]:
     """Where the root is known and children lie anywhere around it, a single leaf has the posterior of the books."""
-    known = {"node_concentration": 1e-9, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
-    ours = discover.HierarchicalVMFMixture(branching=(1,), **known).fit(data.X)
+    prior = {"node_concentration": 1e-9, "log_mean": np.log(5.0), "log_variance": 1e-10}
+    ours = discover.HierarchicalVMFMixture((1,), prior=prior).fit(data.X)
     return ours.mean_concentrations_[1] * ours.means_[1], 5.0 * unit(data.X).sum(axis=0)
 
 
@@ -291,8 +291,8 @@ def temporal_directions() -> Data:
 
 def temporal_vmf_reduces(data: Data) -> tuple[Any, Any]:
     """Where nothing may change, the last of three times knows all rows."""
-    known = {"prior_concentration": 0.0, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
-    ours = discover.TemporalVMFMixture(1, persistence=1 - 1e-9, tol=1e-9, dtype="float64", **known)
+    prior = {"concentration": 0.0, "log_mean": np.log(5.0), "log_variance": 1e-10, "persistence": 1 - 1e-9}
+    ours = discover.TemporalVMFMixture(1, prior=prior, tol=1e-9)
     return ours.fit(data.X, data.y).means_[-1, 0], unit(unit(data.X).sum(axis=0))
 
 
@@ -465,7 +465,7 @@ REGISTRY = [
     ),
     Row(
         discover.HierarchicalVMFMixture,
-        {"branching": (2, 2), "random_state": 0, "tol": 1e-3},
+        {"structure": (2, 2), "random_state": 0, "tol": 1e-3},
         {},
         directions,
         hierarchical_vmf_reduces,

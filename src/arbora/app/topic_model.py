@@ -219,9 +219,8 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         if isinstance(number, tuple | list):
             if self.over_time is not None:
                 raise ValueError("topics over time are flat: a tree and times cannot be combined")
-            branching = tuple(number)
             return discover.HierarchicalVMFMixture(
-                branching=branching, init="top-down", concentration="shared", **common
+                tuple(number), init="top-down", concentration="shared", **common
             )
         if number != AUTO and (not isinstance(number, Integral) or int(number) < 1):
             raise ValueError(

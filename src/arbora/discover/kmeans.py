@@ -21,24 +21,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.engine import Engine
-from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
+from arbora.core.engine import Engine, SerialEngine
+from arbora.core.estimator import Explorable, RowEstimator, all_or_nothing, draw_seed, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
-from arbora.core.validation import check_rows
-from arbora.discover.mixture.prediction import (
-    UNKNOWN,
-    Features,
-    check_count,
-    draw_seed,
-    largest_features,
-    nearest_rows,
-)
+from arbora.core.validation import check_rows, precision_for
+from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, largest_features, nearest_rows
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
@@ -52,7 +44,6 @@ from arbora.discover.mixture.starts import (
     RUN_CONSTRAINTS,
     Init,
     check_init,
-    number_of_starts,
     starting_sums,
     warn_unless_converged,
 )
@@ -60,7 +51,8 @@ from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 
-_MOST_REPAIRS = 10  # times that empty clusters are moved
+_MAX_REPAIRS = 10  # times that empty clusters are moved
+_SPLIT_TOLERANCE = 1e-5  # of `split_rows`, the default of `SphericalKMeans`
 
 
 def centre_scores(centres: Matrix) -> LinearScores:
@@ -78,13 +70,26 @@ def no_extra(centres: Matrix) -> float:
     return 0.0
 
 
+def start_centres(
+    rows: WeightedRows, init: Init, n_clusters: int, rng: np.random.Generator, engine: Engine
+) -> Matrix:
+    """Return centres (n_features, n_clusters) to start from."""
+    sums = np.ascontiguousarray(starting_sums(rows, init, n_clusters, rng, engine).T)
+    axes = np.eye(*sums.shape, dtype=rows.X.dtype)
+    return unit_columns(sums.astype(rows.X.dtype), axes)[0]
+
+
 def run_k_means(
-    rows: WeightedRows, centres: Matrix, schedule: Schedule, engine: Engine, progress: Progress
+    rows: WeightedRows,
+    centres: Matrix,
+    schedule: Schedule,
+    engine: Engine,
+    progress: Progress | None = None,
 ) -> MixtureFit:
     """Run k-means; repeat while there are empty clusters and rows away from their centres to move them to."""
     model = MixtureModel(centre_scores, centre_update, no_extra)
     fit = run(model, rows, centres, schedule, engine, progress)
-    for _ in range(_MOST_REPAIRS):
+    for _ in range(_MAX_REPAIRS):
         centres = fit.params
         cosine = csr_matmul(rows.X, centres, engine)
         empty = np.setdiff1d(np.arange(centres.shape[1]), cosine.argmax(axis=1))
@@ -98,7 +103,36 @@ def run_k_means(
     return fit
 
 
-class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator):
+def final_centres(fit: MixtureFit) -> Array:
+    """Return the centres of a fit (n_clusters, n_features), in double precision."""
+    centres = fit.params.T.astype(np.float64)
+    return np.asarray(centres / np.linalg.norm(centres, axis=1, keepdims=True))
+
+
+def cosines(X: sp.csr_array, centres: Array, engine: Engine) -> Array:
+    """Return the cosines of unit rows and centres."""
+    return csr_matmul(X, np.ascontiguousarray(centres.T), engine)
+
+
+def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
+    """Return the clusters of rows, starting from centres, without warnings.
+
+    Examples
+    --------
+    >>> rows = WeightedRows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
+    >>> split_rows(rows, np.eye(2), 5)
+    array([0, 1, 1])
+    """
+    X, engine = unit_rows(sp.csr_array(rows.X)), SerialEngine()
+    weight, _ = drop_zero_rows(X, rows.weight)
+    nonzero = as_rows(X, weight, rows.X.dtype)
+    start = start_centres(nonzero, centres, len(centres), np.random.default_rng(0), engine)
+    fit = run_k_means(nonzero, start, Schedule(_SPLIT_TOLERANCE, max_iter, (0.0,)), engine)
+    labels = cosines(X, final_centres(fit), engine).argmax(axis=1)
+    return np.where(zero_rows(X), UNKNOWN, labels)
+
+
+class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, BaseEstimator):
     """k-means by cosine similarity.
 
     Parameters
@@ -110,13 +144,12 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Stop when the mean cosine gains less than this in an iteration.
+        Stop when the mean cosine gains less than this in an iteration. Below 1e-6 the fit computes in double
+        precision.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch; all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the iterations.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -165,7 +198,6 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         tol: float = 1e-5,
         max_iter: int = 300,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -176,18 +208,12 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find the clusters.
+        """Find the clusters: k-means from each of `n_init` starts, of which the best is used.
 
         Parameters
         ----------
@@ -200,59 +226,43 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
-        with all_or_nothing(self):
-            fit, weight = self._fit(X, sample_weight)
-            self._warn(fit, weight)
+        with all_or_nothing(self), ThreadEngine(self.n_jobs) as engine:
+            self._validate_params()
+            X = check_rows(self, X, reset=True, min_features=2)
+            weight = check_weight(sample_weight, X)
+            X = unit_rows(X)
+            weight, self.n_zero_rows_ = drop_zero_rows(X, weight)
+            rows = as_rows(X, weight, precision_for(self.tol))
+            refuse_few(rows, self.n_clusters, "n_clusters")
+            init = check_init(self.init, weight, X.shape[1], self.n_clusters)
+            fit = self._solve(rows, init, draw_seed(self.random_state), engine)
+            self.cluster_centers_ = final_centres(fit)
+            cosine = cosines(X, self.cluster_centers_, engine)
+            self.labels_ = np.where(zero_rows(X), UNKNOWN, cosine.argmax(axis=1))
+            self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
+            self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
+            n_filled = len(np.unique(self.labels_[weight > 0]))
+            if n_filled < self.n_clusters:
+                warn_caller(
+                    f"only {n_filled} of n_clusters={self.n_clusters} have rows: X has too few different directions. "
+                    "Decrease n_clusters.",
+                    ConvergenceWarning,
+                )
+            warn_unless_converged(type(self).__name__, fit, self.tol, self.max_iter)
             return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, Array]:
-        """Find the clusters without warnings; return the fit and the weights of the rows."""
-        self._validate_params()
-        X = check_rows(self, X, reset=True, min_features=2)
-        weight = check_weight(sample_weight, X)
-        X = unit_rows(X)
-        weight, self.n_zero_rows_ = drop_zero_rows(X, weight)
-        rows = as_rows(X, weight, np.dtype(self.dtype))
-        refuse_few(rows, self.n_clusters, "n_clusters")
-        init = check_init(self.init, weight, X.shape[1], self.n_clusters)
-        with ThreadEngine(self.n_jobs) as engine:
-            fit = self._solve(rows, init, engine)
-            centres = fit.params.T.astype(np.float64)
-            self.cluster_centers_ = centres / np.linalg.norm(centres, axis=1, keepdims=True)
-            cosine = self._cosines(X, engine)
-        self.labels_ = np.where(zero_rows(X), UNKNOWN, cosine.argmax(axis=1))
-        self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
-        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
-        return fit, weight
-
-    def _solve(self, rows: WeightedRows, init: Init, engine: Engine) -> MixtureFit:
+    def _solve(self, rows: WeightedRows, init: Init, seed: int, engine: Engine) -> MixtureFit:
         """Return the best of several runs."""
-        seed = draw_seed(self.random_state)
-        n_init = number_of_starts(init, self.n_init)
+        n_init = self.n_init if isinstance(init, str) else 1
 
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([seed, start])
-            sums = np.ascontiguousarray(starting_sums(rows, init, self.n_clusters, rng, engine).T)
-            axes = np.eye(*sums.shape, dtype=rows.X.dtype)
-            centres = unit_columns(sums.astype(rows.X.dtype), axes)[0]
+            centres = start_centres(rows, init, self.n_clusters, rng, engine)
             schedule = Schedule(self.tol, self.max_iter, (0.0,), self.batch_size, seed + start)
             with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
                 return run_k_means(rows, centres, schedule, engine, progress)
 
         return best_of(fit, n_init, engine)
-
-    def _warn(self, fit: MixtureFit, weight: Matrix) -> None:
-        found = len(np.unique(self.labels_[weight > 0]))
-        if found < self.n_clusters:
-            warn_caller(
-                f"only {found} of n_clusters={self.n_clusters} have rows: X has too few different directions. "
-                "Decrease n_clusters.",
-                ConvergenceWarning,
-            )
-        warn_unless_converged(self, fit)
-
-    def _cosines(self, X: sp.csr_array, engine: Engine) -> Array:
-        return csr_matmul(X, np.ascontiguousarray(self.cluster_centers_.T), engine)
 
     def _checked(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)
@@ -269,7 +279,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         -------
         ndarray of shape (n_samples, n_clusters)
         """
-        return self._cosines(self._checked(X), ThreadEngine(self.n_jobs))
+        return cosines(self._checked(X), self.cluster_centers_, ThreadEngine(self.n_jobs))
 
     def predict(self, X: Any) -> Ints:
         """Return the cluster of each row; -1 for a zero row.
@@ -283,7 +293,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         ndarray of shape (n_samples,)
         """
         checked = self._checked(X)
-        nearest = self._cosines(checked, ThreadEngine(self.n_jobs)).argmax(axis=1)
+        nearest = cosines(checked, self.cluster_centers_, ThreadEngine(self.n_jobs)).argmax(axis=1)
         return np.where(zero_rows(checked), UNKNOWN, nearest)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -334,20 +344,3 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         """
         check_count(n)
         return nearest_rows(self._checked(X), self.predict(X), self.cluster_centers_, n)
-
-
-def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
-    """Return the clusters of rows, starting from given centres, without warnings.
-
-    Warning filters belong to the process, so threads cannot silence the warnings of `SphericalKMeans.fit`.
-
-    Examples
-    --------
-    >>> rows = WeightedRows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
-    >>> split_rows(rows, np.eye(2), 5)
-    array([0, 1, 1])
-    """
-    model = SphericalKMeans(len(centres), init=centres, max_iter=max_iter, dtype=rows.X.dtype.name)
-    model._fit(rows.X, rows.weight)
-    labels: Ints = model.labels_
-    return labels

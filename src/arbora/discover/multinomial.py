@@ -22,24 +22,25 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, logsumexp, softmax
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.arrays import Array, Ints, Matrix
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.discover.mixture.base import Mixture
-from arbora.discover.mixture.prediction import (
-    draw_seed,
-    left_out_shares,
-    linear_log_joint,
-    log_weights,
-    own_parts,
-)
+from arbora.core.estimator import draw_generator
+from arbora.discover.mixture.base import Mixture, Search
 from arbora.discover.mixture.rows import count_rows
 from arbora.discover.mixture.starts import Init, label_sums, starting_sums
 from arbora.infer.mixture.loop import MixtureModel
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    WeightedRows,
+    left_out_parts,
+    left_out_shares,
+    linear_log_joint,
+    log_weights,
+)
 
 _CLEAR = 1e-6  # smallest responsibility of a row that is removed from a component
 
@@ -108,20 +109,20 @@ def left_out_joint(
     -------
     ndarray of shape (n_samples, n_components)
     """
-    part = own_parts(softmax(joint, axis=1), weight)
+    parts = left_out_parts(softmax(joint, axis=1), weight)
     total, extra = stats.sums.sum(axis=0), smoothing * X.shape[1]
-    log_share = left_out_shares(stats.counts, part)
+    log_share = left_out_shares(stats.counts, parts)
     joint += log_share - log_weights(params.weights)
     for k in range(joint.shape[1]):
-        rows = np.flatnonzero(part[:, k] > _CLEAR)
-        own = X[rows]
-        taken = np.repeat(part[rows, k], np.diff(own.indptr)) * own.data
-        rest = np.maximum(stats.sums[own.indices, k] - taken, 0.0) + smoothing
-        own.data = own.data * np.log(rest)
-        length = np.asarray(X[rows].sum(axis=1)).ravel()
-        remaining = np.maximum(total[k] - part[rows, k] * length, 0.0) + extra
-        log_density = np.asarray(own.sum(axis=1)).ravel() - length * np.log(remaining)
-        joint[rows, k] = log_density + log_share[rows, k]
+        ids = np.flatnonzero(parts[:, k] > _CLEAR)
+        rows, part = X[ids], parts[ids, k]
+        length = np.asarray(rows.sum(axis=1)).ravel()
+        removed = np.repeat(part, np.diff(rows.indptr)) * rows.data
+        rest = np.maximum(stats.sums[rows.indices, k] - removed, 0.0) + smoothing
+        rows.data = rows.data * np.log(rest)
+        remaining = np.maximum(total[k] - part * length, 0.0) + extra
+        log_density = np.asarray(rows.sum(axis=1)).ravel() - length * np.log(remaining)
+        joint[ids, k] = log_density + log_share[ids, k]
     return joint
 
 
@@ -130,8 +131,8 @@ class MultinomialMixture(Mixture):
 
     Parameters
     ----------
-    n_components : int or "auto"
-        Number of clusters. "auto": see `selection`.
+    n_components : int, "auto", "halves" or "density"
+        Number of clusters, or how it is selected; see `VMFMixture`.
     smoothing : float
         Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With a smaller
         value, fits of short texts from random starts stay near their start. Counts in other units need another value.
@@ -140,31 +141,19 @@ class MultinomialMixture(Mixture):
         integer label for each row (-1: no label); or the probabilities of the features in each component.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
-    selection : {"auto", "halves", "density"}
-        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
-        of a document tell nearly as much as possible about those of the other half. "density": the number with the
-        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
     calibration : {"auto"} or None
-        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
-        the words of a document are right for the other half. The most probable component is the same. None: the
-        probabilities of the model, which are nearly all 0 or 1 for texts.
+        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
     keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
-        merged at the end of `fit`; `n_components_` is the number that is left.
+        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
     tol : float
-        Stop when the objective gains less than this per row, in nats.
+        Stop when the objective gains less than this per row, in nats. Below 1e-6 the fit computes in double
+        precision.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stepwise EM); all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the E-step. Predictions use double precision.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
-    engine : None, "threads", "ray" or RayEngine
-        Where the E-step runs: in this process, or on shards of the rows on the workers of a Ray cluster (extra `ray`;
-        "ray" starts one on this machine). The result is the same for any number of workers, and equals that of this
-        process up to rounding.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 always.
@@ -210,6 +199,7 @@ class MultinomialMixture(Mixture):
     """
 
     _unit_rows: ClassVar[bool] = False
+    _tags: ClassVar[dict[str, Any]] = {"input_tags.positive_only": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="neither")],
@@ -222,15 +212,12 @@ class MultinomialMixture(Mixture):
         smoothing: float = 1.0,
         init: Any = "k-means++",
         n_init: int = 1,
-        selection: str = "auto",
         calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -238,22 +225,14 @@ class MultinomialMixture(Mixture):
         self.smoothing = smoothing
         self.init = init
         self.n_init = n_init
-        self.selection = selection
         self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
-        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
 
     def _check_X(self, X: sp.csr_array) -> sp.csr_array:
         return count_rows(X).astype(np.float64, copy=False)
@@ -268,19 +247,25 @@ class MultinomialMixture(Mixture):
     def _log_joint(self, params: MultinomialParams, X: sp.csr_array) -> Array:
         return linear_log_joint(LinearScores(params.log_theta, log_weights(params.weights)), X)
 
-    def _density(self, params: MultinomialParams, X: sp.csr_array) -> Array:
+    def _log_density(self, params: MultinomialParams, X: sp.csr_array) -> Array:
         density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density + log_coefficients(X)
 
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> MultinomialParams:
         sums = starting_sums(rows, init, n_components, rng, engine, spherical=False)
         if (isinstance(init, str) and init == "k-means++") or (not isinstance(init, str) and init.ndim == 2):
-            everything = label_sums(rows, np.zeros(rows.X.shape[0], np.int64), 1)
-            size = np.maximum(sums.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+            total = label_sums(rows, np.zeros(rows.X.shape[0], np.int64), 1)
+            size = np.maximum(sums.sum(axis=1, keepdims=True), TINY)
             # A single row has few features: half of the start comes from the mean of all rows.
-            background = everything / max(everything.sum(), np.finfo(float).tiny)
+            background = total / max(total.sum(), TINY)
             sums = rows.total / n_components * (sums / size + background)
         return multinomial_update(self.smoothing, None, Stats(np.ones(n_components), sums.T))
 
@@ -290,8 +275,7 @@ class MultinomialMixture(Mixture):
     def _params(self) -> MultinomialParams:
         return MultinomialParams(np.log(np.ascontiguousarray(self.means_.T)), self.weights_)
 
-    def _fit(self, X: sp.csr_array, weight: Matrix, seed: int, engine: Engine) -> None:
-        super()._fit(X, weight, seed, engine)
+    def _complete(self, X: sp.csr_array, weight: Matrix, seed: int, engine: Engine) -> None:
         self.mean_length_ = float(weight @ np.asarray(X.sum(axis=1)).ravel() / weight.sum())
 
     def _zero_density(self) -> float:
@@ -301,7 +285,9 @@ class MultinomialMixture(Mixture):
         n_components, n_features = self.means_.shape
         return int(n_components * (n_features - 1) + n_components - 1)
 
-    def _left_out(self, params: MultinomialParams, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+    def _left_out_log_density(
+        self, params: MultinomialParams, X: sp.csr_array, weight: Matrix, stats: Stats
+    ) -> Array:
         joint = left_out_joint(params, self._log_joint(params, X), X, weight, stats, self.smoothing)
         density: Array = logsumexp(joint, axis=1)
         return density + log_coefficients(X)
@@ -322,7 +308,7 @@ class MultinomialMixture(Mixture):
             The component of each row, in ascending order.
         """
         check_is_fitted(self)
-        rng = np.random.default_rng(draw_seed(self.random_state))
+        rng = draw_generator(self.random_state)
         count = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
         size = max(1, round(self.mean_length_)) if length is None else length
         theta = self.means_ / self.means_.sum(axis=1, keepdims=True)

@@ -27,7 +27,7 @@ def data():
 @pytest.mark.filterwarnings(EARLY)
 @pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
 def test_the_first_step_with_all_rows_is_the_update_of_a_fit(data, kind):
-    model = kind(4, init=data.truth.means, dtype="float64", tol=0.0, max_iter=2)  # one update and its bound
+    model = kind(4, init=data.truth.means, tol=0.0, max_iter=2)  # one update and its bound
     known, found = clone(model).fit(data.X_train), clone(model).partial_fit(data.X_train)
     for name in ("means_", "concentrations_", "weights_", "density_quantiles_"):
         np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=1e-9, atol=1e-12)
@@ -37,7 +37,7 @@ def test_the_first_step_with_all_rows_is_the_update_of_a_fit(data, kind):
 def test_step_sizes_satisfy_the_robbins_monro_conditions(data):
     """By hand: the statistics of two batches, and the update that belongs to them."""
     parts = data.X_train[:200], data.X_train[200:500]
-    model = VMFMixture(4, init=data.truth.means, dtype="float64").partial_fit(parts[0])
+    model = VMFMixture(4, init=data.truth.means, tol=1e-9).partial_fit(parts[0])
     resp = model.predict_proba(parts[1])
     rate = 2.0**-0.7
     counts = (1 - rate) * model.stream_counts_ + rate * resp.sum(axis=0) / 300

@@ -28,7 +28,7 @@ ALL = [*FLAT, HierarchicalVMFMixture, SphericalKMeans]
 
 def make(kind, n, **more):
     if kind is HierarchicalVMFMixture:
-        return kind(branching=(2, -(-n // 2)), random_state=0, **more)
+        return kind((2, -(-n // 2)), random_state=0, **more)
     return kind(n, random_state=0, **more)
 
 
@@ -160,7 +160,7 @@ def test_a_pruned_tree_has_no_node_with_a_single_child(kept, names):
 
 def test_a_given_tree_and_seeds_are_not_pruned(repeated):
     tree = regular_tree((2, 2))
-    for more in ({"structure": tree}, {"branching": (2, 2), "seeds": {"0/0": [0]}}):
+    for more in ({"structure": tree}, {"structure": (2, 2), "seeds": {"0/0": [0]}}):
         model = HierarchicalVMFMixture(random_state=0, **more).fit(repeated)
         assert sorted(model.hierarchy_.leaves()) == sorted(tree.leaves())
 

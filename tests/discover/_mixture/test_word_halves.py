@@ -86,7 +86,14 @@ def test_the_number_of_subjects_is_found(texts, kind):
     assert model.selection_["criterion"] == "halves"
     assert SUBJECTS - 1 <= model.n_components_ <= SUBJECTS + 3
     assert len(model.selection_["score"]) == len(model.selection_["n_components"])
-    assert kind("auto", selection="density", random_state=0).selection == "density"
+
+
+def test_the_criterion_can_be_given(texts):
+    few = texts[0][:60]
+    assert VMFMixture("density", random_state=0).fit(few).selection_["criterion"] == "density"
+    rows = np.random.default_rng(0).random((60, 8))
+    assert VMFMixture("halves", random_state=0).fit(rows).selection_["criterion"] == "halves"
+    assert VMFMixture("auto", random_state=0).fit(rows).selection_["criterion"] == "density"
 
 
 @pytest.mark.parametrize("temperature", [1.0, 20.0])
@@ -115,7 +122,7 @@ def calibration_error(proba, hit):
 )  # fmt: skip
 def test_probabilities_of_new_documents_are_right_for_their_other_half(kind):
     train, X = (documents(600, seed, length=16)[0] for seed in (1, 2))
-    options = {"branching": (3, 2)} if kind is HierarchicalVMFMixture else {"n_components": 6}
+    options = {"structure": (3, 2)} if kind is HierarchicalVMFMixture else {"n_components": 6}
     halves = draw_halves(X, np.arange(600), np.random.default_rng(0), kind is not MultinomialMixture)
     errors, labels = [], []
     for calibration in ("auto", None):

@@ -94,7 +94,8 @@ def test_chains_start_at_their_own_states_in_any_thread_order():
 def sampled():
     data = make_vmf_mixture(150, 4, 3, kappa=40.0, random_state=0)
     options = {"concentration": "own", "random_state": 0}
-    fitted = BayesianVMFMixture(3, inference="gibbs", n_warmup=50, n_samples=100, **options).fit(data.X_train)
+    sampling = {"n_warmup": 50, "n_samples": 100}
+    fitted = BayesianVMFMixture(3, inference="gibbs", sampling=sampling, **options).fit(data.X_train)
     return data, fitted, BayesianVMFMixture(3, **options).fit(data.X_train)
 
 
@@ -122,7 +123,9 @@ def test_attributes_of_the_sampler(sampled):
 def test_rows_of_weight_zero_have_responsibilities(sampled):
     data, weight = sampled[0], np.ones(150)
     weight[::10] = 0
-    model = BayesianVMFMixture(3, inference="gibbs", n_warmup=20, n_samples=20, random_state=0)
+    model = BayesianVMFMixture(
+        3, inference="gibbs", sampling={"n_warmup": 20, "n_samples": 20}, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(data.X_train, sample_weight=weight)
@@ -135,6 +138,6 @@ def test_weights_other_than_zero_and_one_are_refused(sampled, monkeypatch):
     data = sampled[0]
     monkeypatch.setattr(BayesianVMFMixture, "_solve", None)  # before anything is fitted
     with pytest.raises(ValueError, match="no weights but 0 and 1"):
-        BayesianVMFMixture(2, inference="gibbs", n_samples=4).fit(
+        BayesianVMFMixture(2, inference="gibbs", sampling={"n_samples": 4}).fit(
             sp.csr_array(data.X_train), sample_weight=np.full(150, 2.0)
         )

@@ -75,7 +75,7 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     start = time.perf_counter()
     documents, X, notices = without_empty(documents, X)
     model = HierarchicalVMFMixture(
-        branching=BRANCHING,
+        BRANCHING,
         init="top-down",
         concentration="shared",
         n_init=N_STARTS,
@@ -296,7 +296,7 @@ def find_topics(archive: Archive) -> tuple[Subject, Matrix, Ints]:
         len(THEMES),
         bins="year",
         weights="evolving",
-        persistence=PERSISTENCE,
+        prior={"persistence": PERSISTENCE},
         n_init=TEMPORAL_STARTS,
         n_jobs=-1,
         random_state=0,

@@ -74,7 +74,7 @@ from arbora.discover.gaussian.sampler import (
     start_labels,
     start_state,
 )
-from arbora.discover.mixture.prediction import (
+from arbora.discover.mixture.describe import (
     Features,
     below_quantile,
     check_count,

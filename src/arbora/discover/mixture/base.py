@@ -1,106 +1,149 @@
-"""`Mixture`, the base class of all mixtures.
+"""`Mixture`, the base class of all mixtures, holds the whole loop of a fit; a subclass is the mathematics of a model.
 
-A subclass defines its model by a few methods: the functions of the model (`_model`, see `arbora.infer.mixture.loop`),
-a start (`_begin`), its parameters as attributes and back (`_set`, `_params`), and densities (`_log_joint`,
-`_density`, `_left_out`). `fit` works in `dtype`, predictions in double precision.
+A subclass gives the functions of its model (`_model`: scores, update, extra; see `arbora.infer.mixture.loop`), where
+a run starts (`_start`), its parameters as attributes and back (`_set`, `_params`), and its densities (`_log_joint`,
+`_log_density`, `_left_out_log_density`). Fits compute in single precision, or in double precision if `tol` asks for
+more than single precision can resolve; predictions compute in double precision.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.engine import Engine, require_shared_memory
-from arbora.core.estimator import Explorable, all_or_nothing
+from arbora.core.engine import Engine, SerialEngine
+from arbora.core.estimator import Explorable, RowEstimator, all_or_nothing, draw_generator, draw_seed
+from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
-from arbora.core.validation import check_rows
-from arbora.discover.mixture.prediction import (
+from arbora.core.validation import check_rows, precision_for
+from arbora.discover.mixture.describe import (
+    UNKNOWN,
     Features,
-    akaike_criterion,
-    are_zero,
-    bayesian_criterion,
     below_quantile,
     check_count,
     density_quantiles,
-    draw_seed,
     largest_features,
-    log_densities,
-    log_weights,
-    map_chunks,
-    most_probable,
     nearest_rows,
-    probabilities,
 )
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
+    chunks,
     drop_zero_rows,
+    map_chunks,
     refuse_few,
     require_fit,
+    select_rows,
+    unit_rows_of_file,
     zero_rows,
 )
-from arbora.discover.mixture.selection import Halves, calibrated_temperature, select_components
+from arbora.discover.mixture.selection import (
+    CALIBRATION_SHARE,
+    N_DIVISIONS,
+    Halves,
+    Selection,
+    agreement,
+    agreement_rate,
+    divide_rows,
+    draw_halves,
+    has_words,
+    hold_out_rows,
+    matched_temperature,
+    max_by_halves,
+    search_components,
+    search_halves,
+    spread,
+)
 from arbora.discover.mixture.starts import (
+    MAX_PRUNINGS,
     RUN_CONSTRAINTS,
     Init,
     check_init,
-    left_out_quantiles,
-    number_of_starts,
-    repaired,
-    solve,
+    fill_up,
+    unit_directions,
     warn_unless_converged,
+    without_clones,
 )
-from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, blend
-from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
+from arbora.engine import ThreadEngine, engine_for
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, blend, place_rows, run
+from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step, log_weights
 from arbora.special import vmf_log_normalizer
 
-_NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the schedule has the seed
+_NOT_OF_THE_MODEL = "n_jobs", "random_state", "verbose"  # the schedule has the seed
+_QUICK_TOLERANCE = 1e-2  # of fits that are only compared with each other
+_QUICK_ANNEALING = 8  # iterations of annealing of these fits
 
 
-class Mixture(Explorable, DensityMixin, BaseEstimator):
+class Search(NamedTuple):
+    """How a fit looks for the best model: the schedule of its runs, and where they start."""
+
+    schedule: Schedule
+    n_init: int = 1
+    annealing_steps: int = 0  # iterations of annealing of a start, for models that anneal it
+    purpose: str = "start"  # label of the progress bar
+    verbose: int = 0
+
+    def quick(self, purpose: str) -> Search:
+        """Return a search for fits that are only compared with each other: one start, fewer iterations."""
+        schedule, n_steps = self.schedule, min(self.annealing_steps, _QUICK_ANNEALING)
+        temperatures = schedule.temperatures
+        if len(temperatures) > 1:
+            n_temperatures = min(_QUICK_ANNEALING + 1, len(temperatures))
+            temperatures = np.geomspace(1.0, temperatures[0], n_temperatures)[::-1].tolist()
+        schedule = schedule._replace(
+            tol=max(schedule.tol, _QUICK_TOLERANCE), temperatures=temperatures, batch_size=None
+        )
+        return Search(schedule, 1, n_steps, purpose, self.verbose)
+
+    def without_annealing(self) -> Search:
+        """Return a search that goes on from what an earlier run has found."""
+        schedule = self.schedule._replace(temperatures=self.schedule.temperatures[-1:])
+        return self._replace(schedule=schedule, annealing_steps=0, purpose="repair")
+
+
+class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
     """Base class of the mixtures."""
 
+    n_components_: int
     _min_features: ClassVar[int] = 1
     _unit_rows: ClassVar[bool] = True  # whether rows are directions
     _fills_up: ClassVar[bool] = True  # whether `n_components` is a number to reach, not a maximum
+    _annealing_steps: ClassVar[int] = 0
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto", "halves", "density"}),
+        ],
         "keep_empty": ["boolean"],
-        "selection": [StrOptions({"auto", "halves", "density"})],
         "calibration": [StrOptions({"auto"}), None],
-        "engine": ENGINE_PARAMETER,
         **RUN_CONSTRAINTS,
     }
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     # --- the model of a subclass ----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _check_X(self, X: sp.csr_array) -> Any:
-        """Bring validated rows into the form of the model, in double precision."""
 
     @abstractmethod
     def _model(self, rows: WeightedRows) -> MixtureModel:
         """Return the functions of the model."""
 
     @abstractmethod
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> Any:
         """Return parameters to start from."""
 
@@ -117,11 +160,11 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return the log-joint of rows and components, up to a constant of the row."""
 
     @abstractmethod
-    def _density(self, params: Any, X: sp.csr_array) -> Array:
+    def _log_density(self, params: Any, X: sp.csr_array) -> Array:
         """Return the log-densities of rows."""
 
     @abstractmethod
-    def _left_out(self, params: Any, X: sp.csr_array, weight: Matrix, stats: Any) -> Array:
+    def _left_out_log_density(self, params: Any, X: sp.csr_array, weight: Matrix, stats: Any) -> Array:
         """Return log-densities of training rows, each under the model without that row."""
 
     @abstractmethod
@@ -131,6 +174,10 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     @abstractmethod
     def _n_parameters(self) -> int:
         """Return the number of free parameters."""
+
+    def _check_X(self, X: sp.csr_array) -> Any:
+        """Bring validated rows into the form of the model, in double precision."""
+        return unit_rows_of_file(X)
 
     def _zero_rows(self, X: sp.csr_array) -> NDArray[np.bool_]:
         """Return which rows, in the form of the model, have no features."""
@@ -144,6 +191,16 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return the log-density of a zero row: the mean density of a direction about which nothing is known."""
         return float(vmf_log_normalizer(0.0, self.n_features_in_))
 
+    def _fitted_means(self, params: Any) -> Matrix | None:
+        """Return the means (n_features, n_components) if a prior moves them away from those of their rows."""
+        return None
+
+    # Layouts: a model may add to its rows, such as their time.
+
+    def _place_rows(self, X: Any, y: Any, weight: Matrix) -> Any:
+        """Bring the rows of a fit into the layout of the model; `y` is the second argument of `fit`."""
+        return X
+
     def _plain_rows(self, X: Any) -> Any:
         """Return the rows of a fit without what the layout of the model adds to them."""
         return X
@@ -152,18 +209,43 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Bring halves of rows into the layout of the model; X has the rows of the fit in this layout."""
         return halves.A, halves.B
 
-    def _selector(self) -> Mixture:
-        """Return a mixture that is fitted to part of the rows to select and to calibrate."""
-        return self
+    # Searches, and what they need of the engine.
+
+    @property
+    def _precision(self) -> np.dtype[Any]:
+        return precision_for(self.tol)
 
     def _schedule(self, seed: int) -> Schedule:
         """Return tolerance, iterations, temperatures and batch size of a run."""
         return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
 
+    def _search(self, seed: int) -> Search:
+        """Return how a fit with this seed looks for the best model."""
+        return Search(self._schedule(seed), self.n_init, self._annealing_steps, verbose=self.verbose)
+
+    def _small_mixture(self) -> Mixture:
+        """Return the mixture that is fitted to part of the rows, to select and to calibrate."""
+        return self
+
+    def _needs(self) -> tuple[str, Iterable[str], str]:
+        """Return what the fit needs of the engine: the method, attributes of the engine, and advice."""
+        if self.batch_size is not None:
+            return f"batch_size={self.batch_size}", ["shares_memory"], "use threads, or batch_size=None"
+        return type(self).__name__, [], ""
+
+    def _complete(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
+        """Set further attributes of the fitted model."""
+
     # --- fit ------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the components.
+
+        A fit trains a model from each of `n_init` starts and uses the best. It may train further ones:
+
+        - for each number of components that is tried, a small one, if `n_components` is a name;
+        - from components without the empty and the equal ones, up to four, if there are any (see `keep_empty`);
+        - on part of the rows, one for the temperature of the probabilities, if X has words (see `calibration`).
 
         Parameters
         ----------
@@ -180,9 +262,27 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         with all_or_nothing(self):
             self._forget()
             X, weight, self.n_zero_rows_ = self._read(X, sample_weight, reset=True)
-            X = self._place_rows(X, y)
-            with choose_engine(getattr(self, "engine", None), self.n_jobs) as engine:
-                self._fit(X, weight, draw_seed(self.random_state), engine)
+            X = self._place_rows(X, y, weight)
+            with engine_for(self.n_jobs, *self._needs()) as engine:
+                seed = draw_seed(self.random_state)
+                search, rows = self._search(seed), as_rows(X, weight, self._precision)
+                n_components = self.n_components
+                if isinstance(n_components, str):
+                    selection = self._select(X, weight, search, engine)
+                    self.selection_, n_components = selection.as_dict(), selection.best
+                refuse_few(rows, n_components)
+                require_fit(X, n_components, self._precision, engine.n_workers, self._n_starts())
+                init = check_init(self.init, weight, X.shape[1], n_components)
+                fit = self._solve(rows, init, n_components, search, engine)
+                fit, n_components = self._repair(rows, fit, n_components, search, engine)
+                quantiles = self._left_out_quantiles(fit.params, X, weight, engine, fit.stats)
+                self.n_components_, self.n_iter_ = n_components, len(fit.trace)
+                self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
+                self._set(fit.params)
+                self.density_quantiles_ = quantiles
+                self.calibration_temperature_ = self._temperature(fit.params, X, weight, search, engine)
+                warn_unless_converged(type(self).__name__, fit, self.tol, self.max_iter)
+                self._complete(X, weight, seed, engine)
             return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Matrix:
@@ -213,59 +313,167 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         X = self._check_X(X)
         return X, *drop_zero_rows(X, weight)
 
-    def _place_rows(self, X: Any, y: Any) -> Any:
-        """Bring rows into the layout of the fit; mixtures over time use the second argument of `fit`."""
-        return X
-
-    def _fit(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
-        if self.batch_size is not None:
-            require_shared_memory(
-                engine, f"batch_size={self.batch_size}", "use engine=None, or batch_size=None"
-            )
-        rows = as_rows(X, weight, np.dtype(self.dtype))
-        n_components = self.n_components
-        if n_components == "auto":
-            selection = select_components(self, X, weight, seed, engine)
-            self.selection_ = {
-                "n_components": selection.candidates,
-                "score": selection.scores,
-                "criterion": selection.criterion,
-            }
-            n_components = selection.best
-        refuse_few(rows, n_components)
-        n_init = number_of_starts(self.init, self.n_init)
-        require_fit(X, n_components, self.dtype, engine.n_workers, n_init)
-        init = check_init(self.init, weight, X.shape[1], n_components)
-        fit = self._solve(rows, init, n_components, seed, engine)
-        if not self.keep_empty:
-            fit, n_components = self._repair(rows, fit, n_components, seed, engine)
-        self.n_components_, self.n_iter_ = n_components, len(fit.trace)
-        self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
-        self._set(fit.params)
-        self.density_quantiles_ = left_out_quantiles(self, fit.params, X, weight, engine, fit.stats)
-        self.calibration_temperature_ = calibrated_temperature(self, fit.params, X, weight, seed, engine)
-        warn_unless_converged(self, fit)
+    def _n_starts(self) -> int:
+        """Return the number of runs: given labels or means are one start."""
+        return self.n_init if isinstance(self.init, str) else 1
 
     def _solve(
-        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: Engine
+        self, rows: WeightedRows, init: Init, n_components: int, search: Search, engine: Engine
     ) -> MixtureFit:
-        """Return the best of several runs."""
-        return solve(self, rows, init, n_components, seed, engine)
+        """Return the best of several runs, in parallel; a single run may use the engine in its E-steps."""
+        model, schedule = self._model(rows), search.schedule
+        n_init = search.n_init if isinstance(init, str) else 1
+        params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
+
+        def fit(start: int) -> MixtureFit:
+            rng = np.random.default_rng([schedule.seed, start])
+            params = self._start(placed, init, n_components, search, rng, engine)
+            label = f"{search.purpose} {start + 1} of {n_init}"
+            with Progress(None, label, search.verbose) as progress:
+                return run(
+                    model, placed, params, schedule._replace(seed=schedule.seed + start), engine, progress
+                )
+
+        with place_rows(rows, schedule, n_components, engine, (type(self).__name__, params)) as placed:
+            # Rows on remote workers serve one start after the other.
+            return best_of(fit, n_init, engine if placed.remote is None else SerialEngine())
+
+    def _assigned(self, params: Any, rows: WeightedRows, engine: Engine) -> Ints:
+        """Return the most probable component of each row of a fit."""
+        return map_chunks(lambda part: self._log_joint(params, part).argmax(axis=1), rows.X, engine)
 
     def _repair(
-        self, rows: WeightedRows, fit: MixtureFit, n_components: int, seed: int, engine: Engine
+        self, rows: WeightedRows, fit: MixtureFit, n_components: int, search: Search, engine: Engine
     ) -> tuple[MixtureFit, int]:
         """Return a fit without empty and without cloned components, and their number."""
-        return repaired(self, rows, fit, n_components, seed, engine)
+        if self.keep_empty:
+            return fit, n_components
+        plain = WeightedRows(unit_directions(self._plain_rows(rows.X)), rows.weight)
+        search = search.without_annealing()
 
-    def _fitted_means(self, params: Any) -> Matrix | None:
-        """Return the means (n_features, n_components) if a prior moves them away from those of their rows."""
-        return None
+        def clusters(fit: MixtureFit, n: int) -> Ints:
+            labels = self._assigned(fit.params, rows, engine)
+            return without_clones(plain, labels, n, self._fitted_means(fit.params))
 
-    def _settings(self) -> tuple[str, dict[str, Any]]:
-        """Return what distinguishes this fit from other fits of the same rows."""
-        params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
-        return type(self).__name__, params
+        labels = clusters(fit, n_components)
+        if labels.max() + 1 == n_components:
+            return fit, n_components
+        pruned, n_left = fit, int(labels.max()) + 1
+        for _ in range(MAX_PRUNINGS):
+            n_left = int(labels.max()) + 1
+            pruned = self._solve(rows, labels, n_left, search, engine)
+            labels = clusters(pruned, n_left)
+            if labels.max() + 1 == n_left:
+                break
+        if self._fills_up and not isinstance(self.n_components, str):  # a selected number is a maximum
+            start = fill_up(plain, labels, n_components, np.random.default_rng([search.schedule.seed, 1]))
+            if start is not None:
+                filled = self._solve(rows, start, n_components, search, engine)
+                higher = filled.bounds[-1] > pruned.bounds[-1]
+                if higher and clusters(filled, n_components).max() + 1 == n_components:
+                    return filled, n_components
+        return pruned, n_left
+
+    def _left_out_quantiles(
+        self, params: Any, X: Any, weight: Matrix, engine: Engine, stats: Stats | None = None
+    ) -> Array:
+        """Return quantiles of the log-densities of training rows, each under the model without that row.
+
+        `stats` are the statistics of the rows given the parameters, if they have been computed.
+        """
+        ids = np.flatnonzero(weight)
+        X, weight = select_rows(X, ids), weight[ids]
+        if stats is None:
+            rows = WeightedRows(X, weight)
+            stats, _ = e_step(self._model(rows).scores(params), rows, engine)
+
+        def density(part: slice) -> Array:
+            return self._left_out_log_density(params, X[part], weight[part], stats)
+
+        return density_quantiles(np.concatenate(engine.map(density, chunks(X))), weight)
+
+    # --- the number of components, and the temperature of the probabilities -----------------------------------------
+
+    def _select(self, X: Any, weight: Matrix, search: Search, engine: Engine) -> Selection:
+        """Select the number of components."""
+        if not isinstance(self.init, str):
+            raise ValueError(
+                f"n_components={self.n_components!r} needs init='k-means++' or 'random': given labels or means fix "
+                "the number."
+            )
+        n_rows = int(np.count_nonzero(weight))
+        if n_rows < 3:
+            raise ValueError(
+                f"n_components={self.n_components!r} holds rows out and needs at least 3 rows, got "
+                f"n_samples={n_rows}: give more rows or a number of components."
+            )
+        plain = self._plain_rows(X)
+        if self.n_components == "halves" or (self.n_components == "auto" and has_words(plain)):
+            return self._select_by_halves(plain, weight, search.schedule.seed, engine)
+        return self._select_by_density(X, weight, search, engine)
+
+    def _select_by_density(self, X: Any, weight: Matrix, search: Search, engine: Engine) -> Selection:
+        """Select the number of components by the density of rows that are held out."""
+        rng = np.random.default_rng(search.schedule.seed)
+        parts = hold_out_rows(X, weight, self._precision, rng)
+        held_out, share = select_rows(X, parts.others), weight[parts.others]
+
+        def score(n_components: int) -> Array:
+            params = self._solve(parts.rows, self.init, n_components, search, engine).params
+            density = map_chunks(lambda part: self._log_density(params, part), held_out, engine)
+            return np.asarray(density * share / share.mean())
+
+        return search_components(score, max(1, len(parts.fitted) // 2))
+
+    def _select_by_halves(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
+        """Select the number of components by the agreement of halves of the words of rows."""
+        small, rng = self._small_mixture(), np.random.default_rng([seed, 2])
+        parts = divide_rows(X, weight, 0.5, self._precision, rng)
+        divisions = [draw_halves(X, parts.others, rng, self._unit_rows) for _ in range(N_DIVISIONS)]
+        divisions = [halves for halves in divisions if halves.A.shape[0]]
+        search = small._search(seed).quick("selection")
+
+        def score(n_components: int) -> float:
+            params = small._fit_part(parts.rows, n_components, search, engine)
+            labels = [
+                [small._log_joint(params, half).argmax(axis=1) for half in halves[:2]] for halves in divisions
+            ]
+            return float(np.mean([agreement(*pair) for pair in labels])) if labels else 0.0
+
+        return search_halves(score, max_by_halves(int(np.count_nonzero(weight)), parts.rows.X.shape[0]))
+
+    def _fit_part(self, rows: WeightedRows, n_components: int, search: Search, engine: Engine) -> Any:
+        """Return the parameters of a mixture of part of the rows."""
+        annealed = isinstance(self.init, str) and self.init == "annealed"
+        init = "annealed" if annealed else "k-means++"
+        return self._solve(rows, init, min(n_components, rows.X.shape[0]), search, engine).params
+
+    def _temperature(self, params: Any, X: Any, weight: Matrix, search: Search, engine: Engine) -> float:
+        """Return the temperature of the probabilities, at least 1; it is 1 for rows that are not made of words.
+
+        It is measured for a mixture with as many components that is fitted to four fifths of the rows (at most
+        2,500), on halves of the words of other rows. If that mixture is of another kind, the temperature is
+        multiplied by the ratio of the spreads of the log-joint in the two mixtures.
+        """
+        plain = self._plain_rows(X)
+        if self.calibration is None or self.n_components_ == 1 or not has_words(plain):
+            return 1.0
+        small, seed = self._small_mixture(), search.schedule.seed
+        rng = np.random.default_rng([seed, 2])
+        parts = divide_rows(plain, weight, CALIBRATION_SHARE, self._precision, rng)
+        fitted, other = (
+            draw_halves(plain, ids, rng, self._unit_rows) for ids in (parts.fitted, parts.others)
+        )
+        if not (fitted.A.shape[0] and other.A.shape[0]):
+            return 1.0
+        quick = small._search(seed).quick("calibration")
+        small_params = small._fit_part(parts.rows, self.n_components_, quick, engine)
+        first, second = (small._log_joint(small_params, half) for half in other[:2])
+        temperature = matched_temperature(first, agreement_rate(first, second))
+        if small is not self:
+            joint = self._log_joint(params, self._place_halves(fitted, X)[0])
+            temperature *= spread(joint) / max(spread(small._log_joint(small_params, fitted.A)), 1e-300)
+        return max(1.0, temperature)
 
     # --- prediction -----------------------------------------------------------------------------------------------
 
@@ -273,6 +481,54 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Validate rows for a fitted mixture and bring them into the form of the model."""
         check_is_fitted(self)
         return self._check_X(check_rows(self, X, reset=False))
+
+    def _labels(self, X: Any) -> Ints:
+        """Return the most probable component of each row in the form of the model; -1 for a zero row."""
+        params = self._params()
+
+        def best(part: sp.csr_array) -> Ints:
+            labels: Ints = self._log_joint(params, part).argmax(axis=1)
+            labels[self._zero_rows(part)] = UNKNOWN
+            return labels
+
+        return map_chunks(best, X, ThreadEngine(self.n_jobs))
+
+    def _probabilities(self, X: Any) -> Array:
+        """Return the probabilities of the components given rows in the form of the model."""
+        params, temperature = self._params(), getattr(self, "calibration_temperature_", 1.0)
+
+        def normalized(part: sp.csr_array) -> Array:
+            joint, zero = self._log_joint(params, part), self._zero_rows(part)
+            if zero.any():
+                joint[zero] = temperature * self._log_prior(part[np.flatnonzero(zero)])
+            joint -= joint.max(axis=1, keepdims=True)
+            if temperature != 1:
+                joint /= temperature
+            np.exp(joint, out=joint)
+            joint /= joint.sum(axis=1, keepdims=True)
+            return joint
+
+        return map_chunks(normalized, X, ThreadEngine(self.n_jobs))
+
+    def _log_densities(self, X: Any) -> Array:
+        """Return the log-densities of rows in the form of the model."""
+        params = self._params()
+
+        def density(part: sp.csr_array) -> Array:
+            scores = self._log_density(params, part)
+            scores[self._zero_rows(part)] = self._zero_density()
+            return scores
+
+        return map_chunks(density, X, ThreadEngine(self.n_jobs))
+
+    def _are_novel(self, X: Any, level: float) -> NDArray[np.bool_]:
+        """Return which rows in the form of the model are novel."""
+        below = below_quantile(self._log_densities(X), self.density_quantiles_, level)
+        return below | map_chunks(self._zero_rows, X, ThreadEngine(self.n_jobs))
+
+    def _criterion(self, scores: Array, penalty: float) -> float:
+        """Return an information criterion, given the log-densities of the rows and the penalty of a parameter."""
+        return float(-2 * scores.sum() + self._n_parameters() * penalty)
 
     def predict(self, X: Any) -> Matrix:
         """Return the most probable component of each row; -1 for a zero row.
@@ -285,7 +541,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return most_probable(self, self._checked(X))
+        return self._labels(self._checked(X))
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each component given the row; for a zero row, the weights of the components.
@@ -298,7 +554,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        return probabilities(self, self._checked(X))
+        return self._probabilities(self._checked(X))
 
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of each row, with all constants.
@@ -313,7 +569,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        return log_densities(self, self._checked(X))
+        return self._log_densities(self._checked(X))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-density of the rows.
@@ -340,7 +596,8 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         float
         """
-        return bayesian_criterion(self.score_samples(X), self._n_parameters())
+        scores = self.score_samples(X)
+        return self._criterion(scores, np.log(len(scores)))
 
     def aic(self, X: Any) -> float:
         """Return Akaike's information criterion on X; lower is better.
@@ -353,7 +610,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         float
         """
-        return akaike_criterion(self.score_samples(X), self._n_parameters())
+        return self._criterion(self.score_samples(X), 2.0)
 
     def is_novel(self, X: Any, *, level: float = 0.05) -> NDArray[np.bool_]:
         """Return which rows are unlike the training data.
@@ -372,9 +629,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         ndarray of bool, shape (n_samples,)
         """
-        checked = self._checked(X)
-        below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
-        return below | are_zero(self, checked)
+        return self._are_novel(self._checked(X), level)
 
     def sample(self, n_samples: int = 1) -> tuple[Any, Matrix]:
         """Draw rows from the mixture; from the predictive distribution if the model has a posterior.
@@ -390,7 +645,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
             The component of each row.
         """
         check_is_fitted(self)
-        rng = np.random.default_rng(draw_seed(self.random_state))
+        rng = draw_generator(self.random_state)
         labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
         return self._draw(labels, rng), labels
 
@@ -430,19 +685,18 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """
         check_count(n)
         checked = self._checked(X)
-        return nearest_rows(checked, most_probable(self, checked), self.means_, n)
+        return nearest_rows(checked, self._labels(checked), self.means_, n)
 
 
 # --- `partial_fit`: learning from one batch after the other -------------------------------------------------
 #
 # A batch of weight B has statistics s. The statistics of all data, of weight N, are estimated by a moving average,
 #
-# .. math:: \bar s_t = (1 - \rho_t)\, \bar s_{t-1} + \rho_t\, s / B, \qquad \rho_t = (t + 1)^{-0.7}, \quad t = 0, 1,
-# ...
+# .. math:: \bar s_t = (1 - \rho_t)\, \bar s_{t-1} + \rho_t\, s / B, \qquad \rho_t = (t + 1)^{-0.7},
 #
-# and the parameters are updated with :math:`N \bar s_t`. For conjugate factors this is a step along the natural
-# gradient of the bound (Hoffman et al. 2013), for EM a step of stepwise EM (Cappé and Moulines 2009). The first step
-# is the update of a fit to the first batch.
+# for t = 0, 1, ..., and the parameters are updated with :math:`N \bar s_t`. For conjugate factors this is a step
+# along the natural gradient of the bound (Hoffman et al. 2013), for EM a step of stepwise EM (Cappé and Moulines
+# 2009). The first step is the update of a fit to the first batch.
 
 
 _OF_A_FIT = "selection_", "responsibilities_", "draws_", "rhat_"  # attributes of `fit` alone
@@ -450,6 +704,17 @@ _OF_A_FIT = "selection_", "responsibilities_", "draws_", "rhat_"  # attributes o
 
 class PartialFitMixture(Mixture):
     """Base class of the mixtures that also learn from batches."""
+
+    stream_counts_: Array
+    stream_sums_: Array
+
+    def _require_batches(self) -> None:
+        """Refuse parameters with which a model cannot learn from batches."""
+        if isinstance(self.n_components, str):
+            raise ValueError(
+                f"partial_fit needs a number of components: {self.n_components!r} holds rows out of the whole data "
+                "set."
+            )
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, total_samples: float | None = None
@@ -474,63 +739,47 @@ class PartialFitMixture(Mixture):
         -------
         self
         """
-        with all_or_nothing(self):
-            if self.n_components == "auto":
-                raise ValueError(
-                    "partial_fit needs a number of components: 'auto' holds rows out of the whole data set."
-                )
+        with all_or_nothing(self), ThreadEngine(self.n_jobs) as engine:
+            self._require_batches()
             if total_samples is not None and not 0 < total_samples < np.inf:
                 raise ValueError(f"total_samples must be a positive number of rows, got {total_samples}.")
-            X, weight, n_zero = self._read(X, sample_weight, reset=not hasattr(self, "means_"))
+            is_fitted, is_first = hasattr(self, "means_"), not hasattr(self, "stream_sums_")
+            X, weight, n_zero = self._read(X, sample_weight, reset=not is_fitted)
+            rows = as_rows(X, weight, self._precision)
+            search = self._search(draw_seed(self.random_state) if not is_fitted else 0)
+            before = self._params() if is_fitted else self._first_params(rows, weight, search, engine)
+            if is_first:
+                for name in set(_OF_A_FIT) & set(vars(self)):
+                    delattr(self, name)
+                self.n_iter_, self.seen_weight_, self.trace_ = 0, 0.0, Trace()
+                if not is_fitted:
+                    self.n_components_ = self.n_components
+                self.converged_, self.lower_bounds_ = False, np.empty(0)
+            model = self._model(rows)
+            scores = model.scores(before)._replace(temperature=search.schedule.temperatures[-1])
+            stats, bound = e_step(scores, rows, engine)
+            average = None if is_first else Stats(self.stream_counts_, self.stream_sums_)
+            average = blend(average, stats, 1 / rows.total, self.n_iter_)
+            self.seen_weight_ += rows.total
+            size = self.seen_weight_ if total_samples is None else float(total_samples)
+            params = model.update(before, Stats(size * average.counts, size * average.sums))
+            if is_first:
+                self.density_quantiles_ = self._left_out_quantiles(params, X, weight, engine)
+            else:  # the model has not seen these rows: none has to be left out of it
+                densities = map_chunks(lambda part: self._log_density(before, part), X, engine)
+                self.density_quantiles_ = density_quantiles(densities, weight)
+            self._set(params)
+            self.stream_counts_, self.stream_sums_ = average.counts, average.sums.astype(np.float64)
             self.n_zero_rows_ = getattr(self, "n_zero_rows_", 0) + n_zero
-            with ThreadEngine(self.n_jobs) as engine:
-                self._learn(X, weight, total_samples, engine)
+            self.n_iter_ += 1
+            value = bound * size / rows.total + model.extra(before)
+            self.trace_.append(objective=value)
+            self.lower_bounds_ = np.append(self.lower_bounds_, value)
             return self
 
-    def _learn(self, X: Any, weight: Matrix, total_samples: float | None, engine: Engine) -> None:
-        learn_batch(self, X, weight, total_samples, engine)
-
-
-def learn_batch(
-    mixture: Mixture, X: Any, weight: Matrix, total_samples: float | None, engine: Engine
-) -> None:
-    """Update a mixture with one batch of validated rows."""
-    rows = as_rows(X, weight, np.dtype(mixture.dtype))
-    begun = hasattr(mixture, "stream_sums_")
-    before = mixture._params() if hasattr(mixture, "means_") else _first_params(mixture, rows, weight, engine)
-    if not begun:
-        for name in set(_OF_A_FIT) & set(vars(mixture)):
-            delattr(mixture, name)
-        mixture.n_iter_, mixture.seen_weight_, mixture.trace_ = 0, 0.0, Trace()
-        mixture.n_components_, mixture.converged_ = (
-            getattr(mixture, "n_components_", mixture.n_components),
-            False,
-        )
-        mixture.lower_bounds_ = np.empty(0)
-    known = Stats(mixture.stream_counts_, mixture.stream_sums_) if begun else None
-    model = mixture._model(rows)
-    scores = model.scores(before)._replace(temperature=mixture._schedule(0).temperatures[-1])
-    stats, bound = e_step(scores, rows, engine)
-    average = blend(known, stats, 1 / rows.total, mixture.n_iter_)
-    mixture.seen_weight_ += rows.total
-    size = mixture.seen_weight_ if total_samples is None else float(total_samples)
-    params = model.update(before, Stats(size * average.counts, size * average.sums))
-    if begun:  # the model has not seen these rows: none has to be left out of it
-        densities = map_chunks(lambda part: mixture._density(before, part), X, engine)
-        mixture.density_quantiles_ = density_quantiles(densities, weight)
-    else:
-        mixture.density_quantiles_ = left_out_quantiles(mixture, params, X, weight, engine)
-    mixture._set(params)
-    mixture.stream_counts_, mixture.stream_sums_ = average.counts, average.sums.astype(np.float64)
-    mixture.n_iter_ += 1
-    value = bound * size / rows.total + model.extra(before)
-    mixture.trace_.append(objective=value)
-    mixture.lower_bounds_ = np.append(mixture.lower_bounds_, value)
-
-
-def _first_params(mixture: Mixture, rows: WeightedRows, weight: Matrix, engine: Engine) -> Any:
-    """Return parameters to start from, given the first batch."""
-    refuse_few(rows, mixture.n_components)
-    init = check_init(mixture.init, weight, rows.X.shape[1], mixture.n_components)
-    rng = np.random.default_rng([draw_seed(mixture.random_state), 0])
-    return mixture._begin(rows, init, mixture.n_components, rng, engine)
+    def _first_params(self, rows: WeightedRows, weight: Matrix, search: Search, engine: Engine) -> Any:
+        """Return parameters to start from, given the first batch."""
+        refuse_few(rows, self.n_components)
+        init = check_init(self.init, weight, rows.X.shape[1], self.n_components)
+        rng = np.random.default_rng([search.schedule.seed, 0])
+        return self._start(rows, init, self.n_components, search, rng, engine)

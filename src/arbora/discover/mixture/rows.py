@@ -8,7 +8,7 @@ weights of the components alone.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from sklearn.utils.validation import _check_sample_weight
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory, split
+from arbora.core.engine import Engine
 from arbora.core.validation import check_not_above, check_not_negative
 from arbora.infer.mixture.statistics import (
-    MOST_RESPONSIBILITIES,
+    MAX_RESPONSIBILITIES,
     WeightedRows,
     file_chunks,
     nonzeros_at_once,
@@ -129,6 +130,11 @@ def chunks(X: Any) -> list[slice]:
     ]
 
 
+def map_chunks(function: Callable[[sp.csr_array], Matrix], X: Any, engine: Engine) -> Matrix:
+    """Apply a function to chunks of rows and concatenate the results, so that the scores of all rows never exist."""
+    return np.concatenate(engine.map(lambda part: function(X[part]), chunks(X)))
+
+
 def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int = 1) -> int:
     """Estimate the bytes that a fit needs beside X; `n_runs` starts run at the same time.
 
@@ -145,7 +151,7 @@ def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int
     if isinstance(X, UnitRows):
         at_once = min(nonzeros_at_once(n_features), X.nnz)
         return int(matrices + by_row + scores + n_threads * at_once * _BYTES_PER_ENTRY)
-    has_table = n_samples * n_components <= MOST_RESPONSIBILITIES
+    has_table = n_samples * n_components <= MAX_RESPONSIBILITIES
     # Rows in working precision; reordered and transposed, if there is a table; in double precision, for quantiles.
     copies = X.nnz * (itemsize + 2 * (itemsize + 4) * has_table + 12)
     # Responsibilities and, if few are not zero, a list of the others: at most an eighth of them, 4 bytes more each.
@@ -166,7 +172,7 @@ def require_fit(X: Any, n_components: int, dtype: Any, n_threads: int, n_init: i
 # --- Rows in the form of the models: directions of unit length, or counts; with weights ---------------------
 
 
-_LARGEST = 1e30  # largest count or weight of a row; single precision ends at 3e38
+_MAX_VALUE = 1e30  # largest count or weight of a row; single precision ends at 3e38
 
 
 def unit_rows(X: sp.csr_array) -> sp.csr_array:
@@ -207,11 +213,11 @@ def combine_rows(combine: np.ufunc, entries: Matrix, indptr: Matrix) -> Matrix:
     >>> combine_rows(np.add, np.array([3.0, 4.0, 5.0]), np.array([0, 2, 2, 3]))
     array([7., 0., 5.])
     """
-    found = np.zeros(len(indptr) - 1, dtype=entries.dtype)
+    reduced = np.zeros(len(indptr) - 1, dtype=entries.dtype)
     filled = np.flatnonzero(np.diff(indptr))
     if len(filled):
-        found[filled] = combine.reduceat(entries[: indptr[-1]], indptr[filled])
-    return found
+        reduced[filled] = combine.reduceat(entries[: indptr[-1]], indptr[filled])
+    return reduced
 
 
 def row_sizes(X: sp.csr_array) -> Array:
@@ -244,7 +250,7 @@ def unit_columns(sums: Matrix, before: Matrix) -> tuple[Matrix, Array]:
 def count_rows(X: sp.csr_array) -> sp.csr_array:
     """Refuse entries that are negative, or too large for single precision. A row of zeros is an empty document."""
     check_not_negative(X, "MultinomialMixture", "Give counts or frequencies")
-    check_not_above(X, _LARGEST, "Divide X by a number: larger values cannot be summed in single precision")
+    check_not_above(X, _MAX_VALUE, "Divide X by a number: larger values cannot be summed in single precision")
     return X
 
 
@@ -254,10 +260,10 @@ def check_weight(sample_weight: Any, X: Any) -> Array:
     if not weight.any():
         raise ValueError("all rows have weight 0: give at least one row a positive weight.")
     low, high = weight[weight > 0].min(), weight.max()
-    if low < 1 / _LARGEST or high > _LARGEST:
+    if low < 1 / _MAX_VALUE or high > _MAX_VALUE:
         raise ValueError(
-            f"sample_weight contains {low if low < 1 / _LARGEST else high:g}, but a weight is a number of rows: give "
-            f"0, or numbers between {1 / _LARGEST:g} and {_LARGEST:g}."
+            f"sample_weight contains {low if low < 1 / _MAX_VALUE else high:g}, but a weight is a number of rows: "
+            f"give 0, or numbers between {1 / _MAX_VALUE:g} and {_MAX_VALUE:g}."
         )
     return weight
 
@@ -275,8 +281,8 @@ def refuse_few(rows: WeightedRows, n_components: int, name: str = "n_components"
 def as_rows(X: Any, weight: Matrix, dtype: Any) -> WeightedRows:
     """Return the rows of positive weight, in the working precision."""
     if not weight.all():
-        kept = np.flatnonzero(weight)
-        X, weight = select_rows(X, kept), weight[kept]
+        ids = np.flatnonzero(weight)
+        X, weight = select_rows(X, ids), weight[ids]
     return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 

@@ -11,8 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,14 +20,9 @@ from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information, mutual_info_score
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.engine import Engine
-from arbora.discover.mixture.prediction import map_chunks
 from arbora.discover.mixture.rows import UnitRows, as_rows, select_rows
 from arbora.discover.mixture.starts import unit_directions
-
-if TYPE_CHECKING:
-    from arbora.discover.mixture.base import Mixture
-
+from arbora.infer.mixture.statistics import WeightedRows
 
 # --- Halves of the words of documents: how much a part of a document says about the rest of it --------------
 #
@@ -52,10 +46,10 @@ if TYPE_CHECKING:
 # that of the other half in about 7 of 10 documents. The most probable component is the same at any T.
 
 
-_LEAST_WORDS = 4  # of a row that is divided
-_DENSEST = 0.25  # largest share of the entries of X that are not zero; rows of a denser X have no words
-_MOST_ROWS = 1500
-_HOTTEST = 4096.0
+_MIN_WORDS = 4  # of a row that is divided
+_MAX_DENSITY = 0.25  # largest share of the entries of X that are not zero; rows of a denser X have no words
+_MAX_ROWS = 1500
+_MAX_TEMPERATURE = 4096.0
 
 
 class Halves(NamedTuple):
@@ -75,11 +69,11 @@ def has_words(X: Any) -> bool:
     (False, True)
     """
     if isinstance(X, UnitRows):  # rows in a file: look at the first ones
-        X = X[slice(0, min(X.shape[0], _MOST_ROWS))]
+        X = X[slice(0, min(X.shape[0], _MAX_ROWS))]
     n_samples, n_features = X.shape
-    if X.nnz > _DENSEST * n_samples * n_features or (X.nnz and X.data.min() < 0):
+    if X.nnz > _MAX_DENSITY * n_samples * n_features or (X.nnz and X.data.min() < 0):
         return False
-    return bool(np.median(np.diff(X.indptr)) >= _LEAST_WORDS)
+    return bool(np.median(np.diff(X.indptr)) >= _MIN_WORDS)
 
 
 def draw_halves(X: Any, ids: Ints, rng: np.random.Generator, unit: bool = True) -> Halves:
@@ -98,10 +92,10 @@ def draw_halves(X: Any, ids: Ints, rng: np.random.Generator, unit: bool = True) 
     -------
     Halves
     """
-    ids = np.sort(ids[:_MOST_ROWS])
+    ids = np.sort(ids[:_MAX_ROWS])
     rows = select_rows(X, ids)
     rows = rows[slice(0, rows.shape[0])] if isinstance(rows, UnitRows) else rows
-    enough = np.flatnonzero(np.diff(rows.indptr) >= _LEAST_WORDS)
+    enough = np.flatnonzero(np.diff(rows.indptr) >= _MIN_WORDS)
     rows = rows[enough]
     owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     order = np.lexsort((rng.random(len(owner)), owner))  # a random order of the features of each row
@@ -129,8 +123,8 @@ def agreement(z_a: Ints, z_b: Ints) -> float:
     z_a, z_b = np.unique(z_a, return_inverse=True)[1], np.unique(z_b, return_inverse=True)[1]
     shape = (int(z_a.max()) + 1, int(z_b.max()) + 1)
     table = sp.csr_matrix((np.ones(len(z_a), np.int64), (z_a, z_b)), shape=shape)
-    found = mutual_info_score(None, None, contingency=table)
-    return float(found - expected_mutual_information(table, len(z_a)))
+    information = mutual_info_score(None, None, contingency=table)
+    return float(information - expected_mutual_information(table, len(z_a)))
 
 
 def matched_temperature(joint: Array, rate: float) -> float:
@@ -158,11 +152,11 @@ def matched_temperature(joint: Array, rate: float) -> float:
     def excess(log_temperature: float) -> float:
         return float(softmax(joint / np.exp(log_temperature), axis=1).max(axis=1).mean() - rate)
 
-    low, high = 0.0, np.log(_HOTTEST)
+    low, high = 0.0, np.log(_MAX_TEMPERATURE)
     if excess(low) <= 0:
         return 1.0
     if excess(high) >= 0:
-        return _HOTTEST
+        return _MAX_TEMPERATURE
     return float(np.exp(brentq(excess, low, high, xtol=1e-6)))
 
 
@@ -180,13 +174,11 @@ def spread(joint: Array) -> float:
 # --- Selection of the number of components, and calibration of the probabilities of components --------------
 
 
-_MOST_FITTED = 2500  # rows of the fits whose halves are compared
-_CALIBRATION_SHARE = 0.8  # of the rows that a mixture is fitted to for the calibration
-_DIVISIONS = 2  # random divisions of the words
+_MAX_FITTED = 2500  # rows of the fits whose halves are compared
+CALIBRATION_SHARE = 0.8  # of the rows that a mixture is fitted to for the calibration
+N_DIVISIONS = 2  # random divisions of the words
 _ENOUGH = 0.8  # of the largest agreement of halves
 _FEW_COMPONENTS = 8  # that may be selected for any number of rows
-_TOLERANCE = 1e-2  # of fits that are only compared
-_ANNEALING_STEPS = 8  # of these fits
 _PATIENCE = 2  # numbers tried without an improvement before the search narrows down
 _HELD_OUT = 0.2  # share of the rows that is held out
 
@@ -198,6 +190,10 @@ class Selection(NamedTuple):
     scores: Array
     best: int
     criterion: str = "density"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what users see: the numbers, their scores and the criterion."""
+        return {"n_components": self.candidates, "score": self.scores, "criterion": self.criterion}
 
 
 def search_components(score: Callable[[int], Array], most: int) -> Selection:
@@ -222,33 +218,34 @@ def search_components(score: Callable[[int], Array], most: int) -> Selection:
     >>> search_components(lambda k: np.full(3, -abs(k - 7.0)), 100).best
     7
     """
-    known: dict[int, Array] = {}
+    scores: dict[int, Array] = {}
 
     def best() -> int:
-        return max(known, key=lambda k: (known[k].mean(), -k))
+        return max(scores, key=lambda k: (scores[k].mean(), -k))
 
     k = 1
     while k <= most:
-        known[k] = score(k)
-        if len(known) > _PATIENCE and best() <= sorted(known)[-1 - _PATIENCE]:
+        scores[k] = score(k)
+        if len(scores) > _PATIENCE and best() <= sorted(scores)[-1 - _PATIENCE]:
             break
         k += max(1, 2 ** int(np.log2(k)) // 2)
     while True:
-        tried, centre = sorted(known), best()
-        at = tried.index(centre)
-        around = [(centre + other) // 2 for other in (*tried[max(at - 1, 0) : at], *tried[at + 1 : at + 2])]
-        fresh = [k for k in dict.fromkeys(around) if k not in known]
+        tried, centre = sorted(scores), best()
+        place = tried.index(centre)
+        neighbours = (*tried[max(place - 1, 0) : place], *tried[place + 1 : place + 2])
+        around = [(centre + other) // 2 for other in neighbours]
+        fresh = [k for k in dict.fromkeys(around) if k not in scores]
         if not fresh:
             break
-        known |= {k: score(k) for k in fresh}
-    tried, top = sorted(known), known[best()]
+        scores |= {k: score(k) for k in fresh}
+    tried, top = sorted(scores), scores[best()]
 
     def enough(k: int) -> bool:
-        behind = top - known[k]
+        behind = top - scores[k]
         return bool(behind.mean() <= behind.std() / np.sqrt(len(behind)))
 
-    scores = np.array([known[k].mean() for k in tried])
-    return Selection(np.array(tried), scores, next(k for k in tried if enough(k)))
+    means = np.array([scores[k].mean() for k in tried])
+    return Selection(np.array(tried), means, next(k for k in tried if enough(k)))
 
 
 def grid(most: int) -> list[int]:
@@ -259,11 +256,11 @@ def grid(most: int) -> list[int]:
     >>> grid(20)
     [2, 3, 4, 6, 8, 12, 16]
     """
-    found, k = [], 2
+    numbers, k = [], 2
     while k <= most:
-        found.append(k)
+        numbers.append(k)
         k += max(1, 2 ** int(np.log2(k)) // 2)
-    return found
+    return numbers
 
 
 def search_halves(score: Callable[[int], float], most: int) -> Selection:
@@ -305,148 +302,34 @@ def search_halves(score: Callable[[int], float], most: int) -> Selection:
     return Selection(np.array(tried), smooth, tried[int(np.argmax(enough))], "halves")
 
 
-class HalfFits:
-    """Mixtures fitted to a share of the rows, at most 2,500, and halves of the words of the other rows.
+class Parts(NamedTuple):
+    """Rows to fit to in working precision, and the numbers of these and of the other rows, in random order."""
 
-    Parameters
-    ----------
-    mixture : Mixture
-    X : CSR array or rows in a file
-        Rows without what the layout of the model adds to them.
-    weight : ndarray of shape (n_samples,)
-    seed : int
-    engine : Engine
-    share : float
-        Share of the rows to fit to.
-    """
-
-    def __init__(
-        self,
-        mixture: Mixture,
-        X: Any,
-        weight: Matrix,
-        seed: int,
-        engine: Engine,
-        share: float = 0.5,
-    ) -> None:
-        self.selector, self.seed, self.engine = quick(mixture._selector()), seed, engine
-        self.rng = np.random.default_rng([seed, 2])
-        order = self.rng.permutation(np.flatnonzero(weight))
-        self.fitted, self.others = np.split(order, [min(int(share * len(order)), _MOST_FITTED)])
-        self.X, self.weight = X, weight
-        fitted = np.sort(self.fitted)
-        self.rows = as_rows(select_rows(X, fitted), weight[fitted], np.dtype(mixture.dtype))
-
-    def fit(self, n_components: int) -> Any:
-        """Return the parameters of a mixture of the fitted rows."""
-        n_components = min(n_components, self.rows.X.shape[0])
-        init = (
-            "annealed"
-            if isinstance(self.selector.init, str) and self.selector.init == "annealed"
-            else "k-means++"
-        )
-        return self.selector._solve(self.rows, init, n_components, self.seed, self.engine).params
-
-    def halves(self, ids: Ints) -> Halves:
-        """Divide the words of some rows."""
-        return draw_halves(self.X, ids, self.rng, self.selector._unit_rows)
+    rows: WeightedRows
+    fitted: Ints
+    others: Ints
 
 
-def quick(selector: Mixture) -> Mixture:
-    """Return a copy of a mixture for fits that are only compared."""
-    fast = copy(selector)
-    fast.tol, fast.n_init, fast.verbose, fast.batch_size = max(selector.tol, _TOLERANCE), 1, 0, None
-    if hasattr(fast, "annealing_steps"):
-        fast.annealing_steps = min(fast.annealing_steps, _ANNEALING_STEPS)
-    return fast
+def divide_rows(X: Any, weight: Matrix, share: float, dtype: Any, rng: np.random.Generator) -> Parts:
+    """Draw a share of the rows of positive weight, at most 2,500, for a fit whose halves are compared."""
+    order = rng.permutation(np.flatnonzero(weight))
+    fitted, others = np.split(order, [min(int(share * len(order)), _MAX_FITTED)])
+    ids = np.sort(fitted)
+    return Parts(as_rows(select_rows(X, ids), weight[ids], dtype), fitted, others)
 
 
-def select_by_halves(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
-    """Select the number of components of a mixture by the agreement of halves of the words."""
-    fits = HalfFits(mixture, X, weight, seed, engine)
-    divisions = [fits.halves(fits.others) for _ in range(_DIVISIONS)]
-    divisions = [halves for halves in divisions if halves.A.shape[0]]
-    n_rows = int(np.count_nonzero(weight))
-    most = min(max(_FEW_COMPONENTS, int(np.sqrt(n_rows) / 2)), fits.rows.X.shape[0] // 2)
-
-    def score(n_components: int) -> float:
-        params = fits.fit(n_components)
-        labels = [
-            [fits.selector._log_joint(params, half).argmax(axis=1) for half in halves[:2]]
-            for halves in divisions
-        ]
-        return float(np.mean([agreement(*pair) for pair in labels])) if labels else 0.0
-
-    return search_halves(score, most)
+def hold_out_rows(X: Any, weight: Matrix, dtype: Any, rng: np.random.Generator) -> Parts:
+    """Draw a fifth of the rows of positive weight whose density is compared; the rest is fitted to."""
+    order = rng.permutation(np.flatnonzero(weight))
+    others, fitted = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
+    return Parts(as_rows(select_rows(X, fitted), weight[fitted], dtype), fitted, others)
 
 
-def calibrated_temperature(
-    mixture: Mixture, params: Any, X: Any, weight: Matrix, seed: int, engine: Engine
-) -> float:
-    """Return the temperature of the probabilities of a fitted mixture; 1 for rows that are not made of words.
-
-    It is measured for a mixture with as many components that is fitted to four fifths of the rows (at most 2,500), on
-    halves of the words of other rows. If that mixture is of another kind, the temperature is multiplied by the ratio
-    of the spreads of the log-joint in the two mixtures.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    params : named tuple
-    X : rows in the layout of the model
-    weight : ndarray of shape (n_samples,)
-    seed : int
-    engine : Engine
-
-    Returns
-    -------
-    float
-        At least 1.
-    """
-    plain = mixture._plain_rows(X)
-    if mixture.calibration is None or mixture.n_components_ == 1 or not has_words(plain):
-        return 1.0
-    fits = HalfFits(mixture, plain, weight, seed, engine, _CALIBRATION_SHARE)
-    own, other = fits.halves(fits.fitted), fits.halves(fits.others)
-    if not (own.A.shape[0] and other.A.shape[0]):
-        return 1.0
-    known = fits.fit(mixture.n_components_)
-    first, second = (fits.selector._log_joint(known, half) for half in other[:2])
-    found = matched_temperature(first, float(np.mean(first.argmax(axis=1) == second.argmax(axis=1))))
-    if type(fits.selector) is not type(mixture):
-        placed = mixture._log_joint(params, mixture._place_halves(own, X)[0])
-        found *= spread(placed) / max(spread(fits.selector._log_joint(known, own.A)), 1e-300)
-    return max(1.0, found)
+def max_by_halves(n_rows: int, n_fitted: int) -> int:
+    """Return the largest number of components to try for rows of words."""
+    return min(max(_FEW_COMPONENTS, int(np.sqrt(n_rows) / 2)), n_fitted // 2)
 
 
-def select_components(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
-    """Select the number of components of a mixture by the parameter `selection`."""
-    if not isinstance(mixture.init, str):
-        raise ValueError(
-            "n_components='auto' needs init='k-means++' or 'random': given labels or means fix the number."
-        )
-    kept = np.flatnonzero(weight)
-    if len(kept) < 3:
-        raise ValueError(
-            f"n_components='auto' holds rows out and needs at least 3 rows, got n_samples={len(kept)}: give more "
-            "rows or a number of components."
-        )
-    plain = mixture._plain_rows(X)
-    if mixture.selection == "halves" or (mixture.selection == "auto" and has_words(plain)):
-        return select_by_halves(mixture, plain, weight, seed, engine)
-    return select_by_density(mixture, X, weight, seed, engine)
-
-
-def select_by_density(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
-    """Select the number of components of a mixture by the density of rows that are held out."""
-    order = np.random.default_rng(seed).permutation(np.flatnonzero(weight))
-    out, rest = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
-    rows = as_rows(select_rows(X, rest), weight[rest], np.dtype(mixture.dtype))
-    held_out = select_rows(X, out)
-
-    def score(n_components: int) -> Array:
-        params = mixture._solve(rows, mixture.init, n_components, seed, engine).params
-        scores = map_chunks(lambda part: mixture._density(params, part), held_out, engine)
-        return np.asarray(scores * weight[out] / weight[out].mean())
-
-    return search_components(score, max(1, len(rest) // 2))
+def agreement_rate(first: Array, second: Array) -> float:
+    """Return the share of rows whose most probable component is the same in two log-joints."""
+    return float(np.mean(first.argmax(axis=1) == second.argmax(axis=1)))

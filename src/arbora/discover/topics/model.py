@@ -24,7 +24,7 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, RowEstimator, all_or_nothing, draw_seed, read_options
 from arbora.core.labels import Groups, read_groups
 from arbora.core.running import running_checkpoint
-from arbora.discover.mixture.prediction import UNKNOWN, Features, largest_features
+from arbora.discover.mixture.describe import UNKNOWN, Features, largest_features
 from arbora.discover.mixture.rows import zero_rows
 from arbora.discover.topics.sampler import (
     ClusterTopics,

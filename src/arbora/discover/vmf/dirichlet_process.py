@@ -33,26 +33,17 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import betaln, psi
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from arbora.arrays import Array, Ints, Matrix
+from arbora.arrays import Array, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.products import csr_matmul
-from arbora.discover.mixture.base import Mixture
-from arbora.discover.mixture.prediction import linear_log_joint
-from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
-from arbora.discover.mixture.starts import Init, left_out_quantiles, solve
-from arbora.discover.vmf.bayesian import (
-    BAYESIAN_CONSTRAINTS,
-    get_posterior,
-    inference_of,
-    n_mixture_parameters,
-    set_posterior,
-    start_posterior,
-)
+from arbora.discover.mixture.base import Search
+from arbora.discover.mixture.rows import as_rows
+from arbora.discover.mixture.starts import Init
+from arbora.discover.vmf.bayesian import BayesianComponents
 from arbora.discover.vmf.concentration import KappaPosterior
-from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
@@ -61,12 +52,11 @@ from arbora.discover.vmf.posterior import (
     left_out_mixture_log_density,
     mixture_log_density,
     posterior_scores,
-    sample_predictive,
     update_posterior,
 )
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, run
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step, linear_log_joint
 
 # --- Stick-breaking weights of a Dirichlet process, and their variational posterior -------------------------
 #
@@ -131,10 +121,10 @@ def stick_extra(sticks: Sticks) -> float:
 
 
 _TURNS = 3  # E-steps and updates for each batch of `partial_fit`
-LEAST_ROWS = 0.5  # number of rows above which a component counts as a cluster
+MIN_ROWS = 0.5  # number of rows above which a component counts as a cluster
 _MERGE_ITERATIONS = 4  # iterations after which a merge must have raised the bound
-_MOST_BIRTHS = 3  # new components for each batch of `partial_fit`
-_MOST_FAILURES = 3  # consecutive merges without success that end the search
+_MAX_BIRTHS = 3  # new components for each batch of `partial_fit`
+_MAX_FAILURES = 3  # consecutive merges without success that end the search
 
 
 class DPPosterior(NamedTuple):
@@ -178,7 +168,7 @@ def dp_extra(shared: bool, params: DPPosterior) -> float:
 
 def similar_pairs(params: DPPosterior) -> list[tuple[int, int]]:
     """Return pairs of components that have rows, the most similar means first."""
-    used = np.flatnonzero(params.stats.counts > LEAST_ROWS)
+    used = np.flatnonzero(params.stats.counts > MIN_ROWS)
     directions = params.components.directions[:, used]
     first, second = np.triu_indices(len(used), 1)
     cosine = (directions.T @ directions)[first, second]
@@ -230,7 +220,7 @@ def known_fit(scores: LinearScores, known: Stats) -> float:
 
 def with_births(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
     """Move components without rows to rows that are far from all means, and from each other."""
-    empty = np.flatnonzero(params.stats.counts <= LEAST_ROWS)
+    empty = np.flatnonzero(params.stats.counts <= MIN_ROWS)
     directions, mean_concentrations = (
         params.components.directions.copy(),
         params.components.mean_concentrations.copy(),
@@ -239,7 +229,7 @@ def with_births(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
     if not len(used):  # the rows have so little weight that there is no cluster yet
         return params
     nearest = csr_matmul(rows.X, np.ascontiguousarray(directions[:, used], rows.X.dtype)).max(axis=1)
-    for k in empty[:_MOST_BIRTHS]:
+    for k in empty[:_MAX_BIRTHS]:
         seed = rows.X[[int(np.argmin(nearest))]].toarray()[0]
         directions[:, k], mean_concentrations[k] = seed, mean_concentrations[used].max()
         nearest = np.maximum(nearest, rows.X @ seed)
@@ -283,7 +273,7 @@ def merged_fit(
     """
     trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
     failures, pairs = 0, similar_pairs(found.params)
-    while pairs and failures < _MOST_FAILURES:
+    while pairs and failures < _MAX_FAILURES:
         stats = merged_stats(found.params.stats, *pairs.pop(0))
         start = model.update(found.params, stats)
         better = run(model, rows, start, trial, engine)
@@ -300,7 +290,7 @@ def merged_fit(
 # --- Dirichlet-process mixtures of von Mises-Fisher distributions: the number of clusters is found, not given ---
 
 
-class DirichletProcessVMFMixture(Mixture):
+class DirichletProcessVMFMixture(BayesianComponents):
     """Dirichlet-process mixture of von Mises-Fisher distributions.
 
     Parameters
@@ -311,37 +301,23 @@ class DirichletProcessVMFMixture(Mixture):
         "shared": all components have the same concentration. "own": each component has its own.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`.
-    alpha : float, optional
-        Concentration of the process: larger values give more clusters. None, here and below: learned from the data.
-    prior_direction : array-like of shape (n_features,), optional
-        Direction around which the means are distributed.
-    prior_concentration : float, optional
-        Concentration of the means around `prior_direction`.
-    prior_log_mean, prior_log_variance : float, optional
-        Mean and variance of the logarithms of the concentrations.
+    prior : dict, optional
+        Parts of the prior; see `BayesianVMFMixture`. ``alpha`` is the concentration of the process: larger values
+        give more clusters.
     init : {"k-means++", "random"}, labels or means
         The start; see `BayesianVMFMixture`.
-    initial_concentration : float, optional
-        Concentration of the start; see `BayesianVMFMixture`.
-    annealing_steps : int, optional
-        Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
+        Number of starts. They run in parallel, and the best result is used.
     calibration : {"auto"} or None
-        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
-        the words of a document are right for the other half. The most probable component is the same. None: the
-        probabilities of the model, which are nearly all 0 or 1 for texts.
+        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
     keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
-        merged at the end of `fit`; `n_components_` is the number that is left.
+        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
     tol : float
-        Stop when the bound gains less than this per row, in nats.
+        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the E-step. Predictions use double precision.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -374,13 +350,10 @@ class DirichletProcessVMFMixture(Mixture):
     3
     """
 
-    _min_features: ClassVar[int] = 2
     _fills_up: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Mixture._parameter_constraints,
-        **BAYESIAN_CONSTRAINTS,
+        **BayesianComponents._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "concentration": [StrOptions({"shared", "own"})],
     }
 
     def __init__(
@@ -389,21 +362,14 @@ class DirichletProcessVMFMixture(Mixture):
         *,
         concentration: str = "shared",
         concentration_posterior: str = "grid",
-        alpha: float | None = None,
-        prior_direction: Any = None,
-        prior_concentration: float | None = None,
-        prior_log_mean: float | None = None,
-        prior_log_variance: float | None = None,
+        prior: dict[str, Any] | None = None,
         init: Any = "k-means++",
-        initial_concentration: float | None = None,
-        annealing_steps: int | None = None,
         n_init: int = 1,
         calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -411,72 +377,58 @@ class DirichletProcessVMFMixture(Mixture):
         self.n_components = n_components
         self.concentration = concentration
         self.concentration_posterior = concentration_posterior
-        self.alpha = alpha
-        self.prior_direction = prior_direction
-        self.prior_concentration = prior_concentration
-        self.prior_log_mean = prior_log_mean
-        self.prior_log_variance = prior_log_variance
+        self.prior = prior
         self.init = init
-        self.initial_concentration = initial_concentration
-        self.annealing_steps = annealing_steps
         self.n_init = n_init
         self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _check_X(self, X: sp.csr_array) -> Any:
-        return unit_rows_of_file(X)
-
-    def _selector(self) -> Mixture:
-        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
-
-    def _inference(self) -> Inference:
-        return inference_of(self, shared=self.concentration == "shared")
-
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._inference()
-        how = how._replace(fixed=how.fixed | {"alpha"})
-        update = partial(dp_update, how, self.alpha is None)
+        how = self._inference("alpha")
+        update = partial(dp_update, how, self._prior_options().alpha is None)
         return MixtureModel(dp_scores, update, partial(dp_extra, how.shared))
 
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> DPPosterior:
-        q = start_posterior(self, self._inference(), rows, init, n_components, rng, engine)
-        counts = q.dirichlet - 1.0
-        eta = 1.0 if self.alpha is None else float(self.alpha)
+        q = self._start_components(rows, init, n_components, search, rng, engine)
+        counts, alpha = q.dirichlet - 1.0, self._prior_options().alpha
+        eta = 1.0 if alpha is None else float(alpha)
         sticks = update_sticks(Sticks(np.empty((2, len(counts) - 1)), eta), counts, learn=False)
         return DPPosterior(q, sticks, Stats(counts, np.zeros_like(q.directions)))
 
-    def _solve(
-        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: Engine
-    ) -> MixtureFit:
-        found = solve(self, rows, init, n_components, seed, engine)
-        if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
-            return found  # bounds of batches cannot be compared before and after a merge
-        schedule = self._schedule(seed)
-        return merged_fit(self._model(rows), found, schedule.prepare(rows, n_components), schedule, engine)
+    def _repair(
+        self, rows: WeightedRows, fit: MixtureFit, n_components: int, search: Search, engine: Engine
+    ) -> tuple[MixtureFit, int]:
+        """Merge similar components first; bounds of batches cannot be compared before and after a merge."""
+        if self.batch_size is None or self.batch_size >= rows.X.shape[0]:
+            prepared = search.schedule.prepare(rows, n_components)
+            fit = merged_fit(self._model(rows), fit, prepared, search.schedule, engine)
+        return super()._repair(rows, fit, n_components, search, engine)
 
     def _set(self, params: DPPosterior) -> None:
-        set_posterior(self, params.components)
+        self._set_components(params.components)
         self.prior_["alpha"], self.sticks_ = params.sticks.eta, params.sticks.beta
         self.counts_, self.sums_ = params.stats.counts, params.stats.sums.astype(np.float64)
-        self.n_clusters_ = int(np.sum(self.counts_ > LEAST_ROWS))
+        self.n_clusters_ = int(np.sum(self.counts_ > MIN_ROWS))
 
     def _params(self) -> DPPosterior:
         sticks = Sticks(self.sticks_, self.prior_["alpha"])
-        return DPPosterior(get_posterior(self), sticks, Stats(self.counts_, self.sums_))
-
-    def _n_parameters(self) -> int:
-        return n_mixture_parameters(self)
+        return DPPosterior(self._components(), sticks, Stats(self.counts_, self.sums_))
 
     def _fitted_means(self, params: DPPosterior) -> Matrix:
         return params.components.directions
@@ -484,15 +436,13 @@ class DirichletProcessVMFMixture(Mixture):
     def _log_joint(self, params: DPPosterior, X: sp.csr_array) -> Array:
         return linear_log_joint(dp_scores(params), X)
 
-    def _density(self, params: DPPosterior, X: sp.csr_array) -> Array:
+    def _log_density(self, params: DPPosterior, X: sp.csr_array) -> Array:
         return mixture_log_density(params.components, X)
 
-    def _left_out(self, params: DPPosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+    def _left_out_log_density(
+        self, params: DPPosterior, X: sp.csr_array, weight: Matrix, stats: Stats
+    ) -> Array:
         return left_out_mixture_log_density(params.components, self._log_joint(params, X), X, weight)
-
-    def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:
-        kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
-        return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -517,12 +467,12 @@ class DirichletProcessVMFMixture(Mixture):
         with all_or_nothing(self):
             X, weight, n_zero = self._read(X, sample_weight, reset=False)
             self.n_zero_rows_ = getattr(self, "n_zero_rows_", 0) + n_zero
-            rows = as_rows(X, weight, np.dtype(self.dtype))
+            rows = as_rows(X, weight, self._precision)
             with ThreadEngine(self.n_jobs) as engine:
                 params, bound = self._add_batch(rows, engine)
                 self._set(params)
                 self.n_components_ = len(self.counts_)
-                self.density_quantiles_ = left_out_quantiles(self, params, X, weight, engine)
+                self.density_quantiles_ = self._left_out_quantiles(params, X, weight, engine)
             self.lower_bounds_ = np.append(self.lower_bounds_, bound)
             return self
 
@@ -533,5 +483,5 @@ class DirichletProcessVMFMixture(Mixture):
         starts = params, with_births(params, rows)
         fits = [batch_turns(model, start, params.stats, rows, engine) for start in starts]
         best, bound = max(fits, key=lambda fit: fit[1])
-        used = int(np.sum(best.stats.counts > LEAST_ROWS))
+        used = int(np.sum(best.stats.counts > MIN_ROWS))
         return (best if self.keep_empty or not used else resized(model, best, used)), bound

@@ -8,8 +8,8 @@ r"""Hierarchical mixtures of von Mises-Fisher distributions: rows in the leaves 
 
 with :math:`\mu_{root} \sim \mathrm{vMF}(\mu_0, C_0)`. The means of siblings are distributed around that of their
 parent, so leaves with few rows borrow strength from their siblings, and nodes that are close in the tree are similar.
-The updates are in `posterior`, the start in `initialization`. A root with a known mean and only leaves below it is
-the Bayesian mixture.
+The updates are in `hierarchical_posterior`, the start in `hierarchical_start`. A root with a known mean and only
+leaves below it is the Bayesian mixture.
 
 References
 ----------
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,25 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.discover.mixture.base import Mixture
-from arbora.discover.mixture.prediction import (
-    UNKNOWN,
-    Features,
-    check_count,
-    draw_seed,
-    largest_features,
-    log_weights,
-    most_probable,
-)
+from arbora.core.estimator import draw_generator
+from arbora.discover.mixture.base import Mixture, Search
+from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, largest_features
 from arbora.discover.mixture.rows import unit_rows
-from arbora.discover.mixture.starts import Init, assigned, solve, without_annealing, without_clones
-from arbora.discover.vmf.bayesian import (
-    BAYESIAN_CONSTRAINTS,
-    annealing_steps,
-    given_prior,
-    inference_of,
-    posterior_log_joint,
-)
+from arbora.discover.mixture.starts import MAX_PRUNINGS, Init, without_clones
+from arbora.discover.vmf.bayesian import PRIOR_CONSTRAINTS, BayesianComponents, posterior_log_joint
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
 from arbora.discover.vmf.hierarchical_posterior import (
     Nodes,
@@ -73,10 +60,9 @@ from arbora.discover.vmf.hierarchical_start import (
     scattered_leaves,
     split_leaves,
 )
-from arbora.discover.vmf.mixture import VMFMixture, VMFParams, annealed, broad_concentration, start_components
+from arbora.discover.vmf.mixture import VMFParams, broad_concentration, start_components
 from arbora.discover.vmf.posterior import (
     CERTAIN,
-    Inference,
     VMFPosterior,
     VMFPrior,
     left_out_mixture_log_density,
@@ -87,7 +73,7 @@ from arbora.discover.vmf.posterior import (
     update_posterior,
 )
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
-from arbora.infer.mixture.statistics import Stats, WeightedRows
+from arbora.infer.mixture.statistics import Stats, WeightedRows, log_weights
 from arbora.structure import Hierarchy
 
 # --- Prediction and description by nodes, for a mixture whose components are the leaves of a tree -----------
@@ -121,7 +107,7 @@ class NodePredictionMixture(Mixture):
         ndarray of shape (n_samples,)
             Names of leaves; -1 for a zero row.
         """
-        columns = most_probable(self, self._checked(X))
+        columns = self._labels(self._checked(X))
         names = self._names(self.leaf_ids_[columns])
         names[columns == UNKNOWN] = UNKNOWN
         return names
@@ -174,7 +160,7 @@ class NodePredictionMixture(Mixture):
         list of lists of names
             Empty for a zero row.
         """
-        columns = most_probable(self, self._checked(X)).tolist()
+        columns = self._labels(self._checked(X)).tolist()
         names = self._names(self.leaf_ids_)
         paths = {k: self.hierarchy_.path(names[k]) if k >= 0 else [] for k in dict.fromkeys(columns)}
         return [paths[k].copy() for k in columns]
@@ -196,7 +182,7 @@ class NodePredictionMixture(Mixture):
             Name of the leaf of each row.
         """
         check_is_fitted(self)
-        rng, shares = np.random.default_rng(draw_seed(self.random_state)), self.weights_[self.leaf_ids_]
+        rng, shares = draw_generator(self.random_state), self.weights_[self.leaf_ids_]
         labels = rng.choice(len(shares), size=n_samples, p=shares)
         return self._draw(labels, rng), self._names(self.leaf_ids_[labels])
 
@@ -236,16 +222,16 @@ class NodePredictionMixture(Mixture):
         """
         check_count(n)
         checked = self._checked(X)
-        columns = most_probable(self, checked)
+        columns = self._labels(checked)
         leaves = np.where(columns == UNKNOWN, UNKNOWN, self.leaf_ids_[columns])
         above = self.hierarchy_.ancestor_matrix.tocsc()
-        found = []
+        nearest = []
         for node in range(self.hierarchy_.n_nodes):
             below = above.indices[above.indptr[node] : above.indptr[node + 1]]
             members = np.flatnonzero(np.isin(leaves, below))
             cosine = checked[members] @ self.means_[node]
-            found.append(members[np.argsort(-cosine, kind="stable")[:n]])
-        return found
+            nearest.append(members[np.argsort(-cosine, kind="stable")[:n]])
+        return nearest
 
 
 # --- Hierarchical mixtures of von Mises-Fisher distributions: rows in the leaves of a given tree ------------
@@ -253,69 +239,67 @@ class NodePredictionMixture(Mixture):
 
 _FLAT_ITERATIONS = 15  # iterations of the start, which fits the leaves without the tree
 _SAME = 1e-6  # relative difference below which the bounds of two starts count as equal
-_MOST_PRUNINGS = 3  # fits in which leaves may become empty again
 _LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
 
 
-class HierarchicalVMFMixture(NodePredictionMixture):
+class TreePriorOptions(NamedTuple):
+    """Options of the parameter `prior`; None: learned from the data."""
+
+    alpha: float | None = None
+    direction: Any = None
+    concentration: float = 0.0
+    log_mean: float | None = None
+    log_variance: float | None = None
+    node_concentration: float | None = None
+    seed_weight: float = 1.0
+
+
+class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     """Mixture of von Mises-Fisher distributions in a tree.
 
     Parameters
     ----------
-    structure : Hierarchy, optional
-        Any tree; rows belong to its leaves. Several roots get a new common root. None: the tree of `branching`.
-    branching : sequence of int
-        Number of children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
+    structure : Hierarchy or sequence of int
+        Any tree; rows belong to its leaves. Several roots get a new common root. Or the number of children of the
+        nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`.
     concentration : {"shared", "own"}
         "shared": rows have the same concentration around all leaves. "own": each leaf has its own; the broadest leaf
         then collects rows of texts that are rare in all others. Inner nodes always have their own.
-    alpha : float, optional
-        Parameter of the Dirichlet prior of the weights of the leaves. None, here and below: learned from the data.
-    node_concentration : float, optional
-        Concentration of means around the mean of their parent, for all nodes; learned for each node by default.
-    prior_direction : array-like of shape (n_features,), optional
-        Direction around which the mean of the root is distributed.
-    prior_concentration : float
-        Concentration of the mean of the root around `prior_direction`. 0: a uniform prior. `numpy.inf`: the mean is
-        the prior direction or, if none is given, the direction with the highest bound, as in `BayesianVMFMixture`.
-    prior_log_mean, prior_log_variance : float, optional
-        Mean and variance of the logarithms of the concentrations of all nodes.
+    prior : dict, optional
+        Parts of the prior; all others are learned from the data. ``alpha``: parameter of the Dirichlet prior of the
+        weights of the leaves. ``direction`` and ``concentration``: direction around which the mean of the root is
+        distributed, and its concentration around it. 0, the default, is a uniform prior; with `numpy.inf` the mean is
+        the direction or, if none is given, the direction with the highest bound, as in `BayesianVMFMixture`.
+        ``log_mean`` and ``log_variance``: mean and variance of the logarithms of the concentrations of all nodes.
+        ``node_concentration``: concentration of means around the mean of their parent, for all nodes; by default each
+        node has its own. ``seed_weight`` (default 1): number of rows that a seed counts as, at its node, during the
+        whole fit; with 0 seeds only determine the start.
     seeds : mapping or array-like, optional
         Content of some nodes. A mapping gives for a node words (see `feature_names`), row numbers of X (integers are
         always row numbers), or vectors of n_features. An array-like gives the name of an inner node or a leaf for
         each row; None for rows without one.
-    seed_weight : float
-        Number of rows that a seed counts as, at its node, during the whole fit. 0: seeds only determine the start.
     feature_names : sequence of str, optional
         Words of the columns, for seeds; by default the column names of the data frame of the fit.
     init : {"auto", "top-down", "bottom-up", "random"}
         The start. "top-down": the rows of each node are split among its children by spherical k-means. "bottom-up":
         clusters for all leaves are found first, and then distributed over the tree by similarity. "auto": the one of
         the two whose leaves have the higher bound. "random": random labels.
-    initial_concentration : float, optional
-        Concentration of the leaves at the start; by default a broad one, see `BayesianVMFMixture`.
-    annealing_steps : int, optional
-        Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
     n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
+        Number of starts. They run in parallel, and the best result is used.
     calibration : {"auto"} or None
-        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
-        the words of a document are right for the other half. The most probable component is the same. None: the
-        probabilities of the model, which are nearly all 0 or 1 for texts.
+        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
     keep_empty : bool
         Keep leaves that no row is assigned to, and leaves with the same mean. By default they are dropped and merged
         at the end of `fit`, and a node with one child becomes a leaf: nodes have as many children as the data
-        support, at most `branching`. A given `structure` is never changed, nor a tree with `seeds`.
+        support, at most as many as `structure` says. A given tree is never changed, nor one with `seeds`.
     tol : float
-        Stop when the bound gains less than this per row, in nats.
+        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the fit. Predictions use double precision.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -365,8 +349,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     -----
     The concentration of the prior of the root is not learned: it is the prior of a single mean, and the most probable
     prior would be a point. In many dimensions a few children determine the mean of their parent poorly. Then their
-    learned concentration around it is low, and the leaves become independent of each other; `node_concentration` ties
-    them. With a known root the opposite may happen: inner nodes become equal to the root.
+    learned concentration around it is low, and the leaves become independent of each other; the option
+    ``node_concentration`` ties them. With a known root the opposite may happen: inner nodes become equal to the root.
 
     The start fits the leaves without the tree for a few iterations. Densities are those of the posterior predictive
     distribution, as in `BayesianVMFMixture`.
@@ -376,7 +360,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     >>> from arbora.datasets import make_hierarchical_vmf
     >>> from arbora.discover import HierarchicalVMFMixture
     >>> data = make_hierarchical_vmf(400, 10, (2, 3), node_kappa=[10.0, 60.0], kappa=400.0, random_state=0)
-    >>> model = HierarchicalVMFMixture(branching=(2, 3), random_state=0).fit(data.X_train)
+    >>> model = HierarchicalVMFMixture((2, 3), random_state=0).fit(data.X_train)
     >>> [len(path) for path in model.predict_path(data.X_train[:2])]
     [3, 3]
     >>> proba = model.predict_node_proba(data.X_train)
@@ -384,74 +368,54 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     True
     """
 
-    _min_features: ClassVar[int] = 2
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **NodePredictionMixture._parameter_constraints,
-        **BAYESIAN_CONSTRAINTS,
-        "structure": [Hierarchy, None],
-        "branching": ["array-like"],
-        "concentration": [StrOptions({"shared", "own"})],
+    _prior_kind: ClassVar[Any] = TreePriorOptions
+    _prior_constraints: ClassVar[dict[str, Any]] = {
+        **PRIOR_CONSTRAINTS,
+        "concentration": [Interval(Real, 0, np.inf, closed="both")],
         "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
-        "prior_concentration": [Interval(Real, 0, np.inf, closed="both")],
-        "seeds": [dict, "array-like", None],
         "seed_weight": [Interval(Real, 0, None, closed="left")],
+    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BayesianComponents._parameter_constraints,
+        "structure": [Hierarchy, "array-like"],
+        "seeds": [dict, "array-like", None],
         "feature_names": ["array-like", None],
         "init": [StrOptions({"auto", *_LEAVES})],
     }
 
     def __init__(
         self,
-        structure: Hierarchy | None = None,
-        branching: Any = (4, 4, 4),
+        structure: Any = (4, 4, 4),
         *,
         concentration: str = "own",
         concentration_posterior: str = "grid",
-        alpha: float | None = None,
-        node_concentration: float | None = None,
-        prior_direction: Any = None,
-        prior_concentration: float = 0.0,
-        prior_log_mean: float | None = None,
-        prior_log_variance: float | None = None,
+        prior: dict[str, Any] | None = None,
         seeds: Any = None,
-        seed_weight: float = 1.0,
         feature_names: Any = None,
         init: str = "auto",
-        initial_concentration: float | None = None,
-        annealing_steps: int | None = None,
         n_init: int = 1,
         calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.structure = structure
-        self.branching = branching
         self.concentration = concentration
         self.concentration_posterior = concentration_posterior
-        self.alpha = alpha
-        self.node_concentration = node_concentration
-        self.prior_direction = prior_direction
-        self.prior_concentration = prior_concentration
-        self.prior_log_mean = prior_log_mean
-        self.prior_log_variance = prior_log_variance
+        self.prior = prior
         self.seeds = seeds
-        self.seed_weight = seed_weight
         self.feature_names = feature_names
         self.init = init
-        self.initial_concentration = initial_concentration
-        self.annealing_steps = annealing_steps
         self.n_init = n_init
         self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -464,44 +428,47 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     def _check_X(self, X: sp.csr_array) -> sp.csr_array:
         return unit_rows(X)
 
-    def _fit(self, X: sp.csr_array, weight: Matrix, seed: int, engine: Engine) -> None:
-        self.hierarchy_ = self._make_tree()
-        self.nodes_, self.leaf_ids_ = self.hierarchy_.names.copy(), self.hierarchy_.leaf_ids.copy()
+    def _place_rows(self, X: sp.csr_array, y: Any, weight: Matrix) -> sp.csr_array:
+        """Make the tree and read the seeds; the rows stay as they are."""
+        self._set_tree(self._make_tree())
         names = getattr(self, "feature_names_in_", None) if self.feature_names is None else self.feature_names
         self.seed_nodes_, self.seed_means_ = find_seeds(self.seeds, self.hierarchy_, X, names)
-        super()._fit(X, weight, seed, engine)
+        return X
+
+    def _set_tree(self, tree: Hierarchy) -> None:
+        self.hierarchy_, self.nodes_, self.leaf_ids_ = tree, tree.names.copy(), tree.leaf_ids.copy()
 
     def _repair(
-        self, rows: WeightedRows, fit: MixtureFit, n_components: int, seed: int, engine: Engine
+        self, rows: WeightedRows, fit: MixtureFit, n_components: int, search: Search, engine: Engine
     ) -> tuple[MixtureFit, int]:
         """Drop empty leaves and merge leaves with the same mean, unless the tree or nodes of it were given."""
-        if self.structure is not None or self.seeds is not None:
+        if self.keep_empty or isinstance(self.structure, Hierarchy) or self.seeds is not None:
             return fit, n_components
-        again = without_annealing(self)
-        for _ in range(_MOST_PRUNINGS):
-            leaf_of = assigned(self, fit.params, rows, engine)
-            found = without_clones(rows, leaf_of, n_components)
-            n_found = int(found.max()) + 1
-            if n_found == n_components:
+        search = search.without_annealing()
+        for _ in range(MAX_PRUNINGS):
+            leaf_of = self._assigned(fit.params, rows, engine)
+            groups = without_clones(rows, leaf_of, n_components)
+            n_groups = int(groups.max()) + 1
+            if n_groups == n_components:
                 break
-            sizes = np.zeros((n_found, n_components))
-            np.add.at(sizes, (found, leaf_of), rows.weight)
+            sizes = np.zeros((n_groups, n_components))
+            np.add.at(sizes, (groups, leaf_of), rows.weight)
             largest = sizes.argmax(axis=1)  # the leaf of each group of clones
             tree, leaves = pruned_tree(self.hierarchy_, largest.tolist())
-            labels = np.argsort(leaves)[np.searchsorted(np.sort(leaves), largest[found])]
-            for mixture in (self, again):
-                mixture.hierarchy_ = tree
-                mixture.nodes_, mixture.leaf_ids_ = tree.names.copy(), tree.leaf_ids.copy()
-            n_components = n_found
-            fit = solve(again, rows, labels, n_components, seed, engine)
+            labels = np.argsort(leaves)[np.searchsorted(np.sort(leaves), largest[groups])]
+            self._set_tree(tree)
+            n_components = n_groups
+            fit = self._solve(rows, labels, n_components, search, engine)
         return fit, n_components
 
     def _make_tree(self) -> Hierarchy:
-        if self.structure is not None:
+        if isinstance(self.structure, Hierarchy):
             return one_root(self.structure)
-        widths = list(self.branching)
+        widths = list(self.structure)
         if not widths or not all(isinstance(width, Integral) and int(width) >= 1 for width in widths):
-            raise ValueError(f"branching must be numbers of children, 1 or more, got {self.branching!r}.")
+            raise ValueError(
+                f"structure must be a Hierarchy or numbers of children, 1 or more, got {self.structure!r}."
+            )
         return regular_tree([int(width) for width in widths])
 
     def _seeds(self) -> Seeds:
@@ -510,30 +477,31 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     def _tree(self, dtype: Any) -> Tree:
         n_nodes = self.hierarchy_.n_nodes
         counts = np.zeros(n_nodes)
-        counts[self.seed_nodes_] = self.seed_weight
+        seed_weight = self._prior_options().seed_weight
+        counts[self.seed_nodes_] = seed_weight
         seeds = sp.lil_array((n_nodes, self.n_features_in_))
-        if self.seed_weight:
-            seeds[self.seed_nodes_] = self.seed_weight * self.seed_means_
+        if seed_weight:
+            seeds[self.seed_nodes_] = seed_weight * self.seed_means_
         return as_tree(self.hierarchy_, sp.csr_array(seeds), counts, dtype)
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _selector(self) -> Mixture:
-        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
-
-    def _inference(self) -> Inference:
-        fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
-        return inference_of(self, shared=self.concentration == "shared", fixed=fixed)
-
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        tree, how = self._tree(rows.X.dtype), self._inference()
+        fixed = () if self._prior_options().node_concentration is None else ("node_concentration",)
+        tree, how = self._tree(rows.X.dtype), self._inference(*fixed)
         return MixtureModel(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
 
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> TreePosterior:
         names = ("top-down", "bottom-up") if isinstance(init, str) and init == "auto" else (init,)
-        starts = [self._fit_leaves(rows, name, rng, engine) for name in names]
+        starts = [self._fit_leaves(rows, name, search, rng, engine) for name in names]
         bounds = [start.bounds[-1] for start in starts]
         best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # not by rounding alone
         q = starts[best].params
@@ -543,27 +511,28 @@ class HierarchicalVMFMixture(NodePredictionMixture):
             directions = np.ascontiguousarray(q.directions[:, order])
             q = VMFPosterior(directions, q.mean_concentrations[order], q.dirichlet[order], kappa, q.prior)
         # The prior that the leaves learned may be narrow; the inner nodes have still to learn theirs.
-        prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **given_prior(self)})
-        return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
+        prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._fixed_prior()})
+        node_concentration = self._prior_options().node_concentration
+        return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), node_concentration)
 
     def _fit_leaves(
-        self, rows: WeightedRows, init: Init, rng: np.random.Generator, engine: Engine
+        self, rows: WeightedRows, init: Init, search: Search, rng: np.random.Generator, engine: Engine
     ) -> MixtureFit:
         """Fit the leaves without the tree, from a broad concentration, or from labels of the rows."""
-        n_features, one = rows.X.shape[1], np.ones(self.n_components)
+        n_features, ones = rows.X.shape[1], np.ones(self.n_components)
         if isinstance(init, str):
             directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
-            kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
-            start = VMFParams(directions, one, kappa * one, one / len(one))
+            kappa = broad_concentration(rows, directions, rng)
+            start = VMFParams(directions, ones, kappa * ones, ones / len(ones))
         else:
-            start = start_components(rows, init, len(one), self.initial_concentration, rng, engine)
-        start = annealed(self, rows, start, annealing_steps(self, init), rng, engine)
+            start = start_components(rows, init, len(ones), rng, engine)
+        start = self._annealing(init, search).applied(rows, start, rng, engine)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
         prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)
-        known = point_posterior(start.concentrations, n_features)
+        kappa_posterior = point_posterior(start.concentrations, n_features)
         dirichlet = rows.total * start.weights + 1.0
-        q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
+        q = VMFPosterior(start.vectors, CERTAIN * ones, dirichlet, kappa_posterior, prior)
         how = self._inference()._replace(fixed=frozenset())
         extra = partial(posterior_extra, shared=how.shared)
         model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
@@ -588,18 +557,21 @@ class HierarchicalVMFMixture(NodePredictionMixture):
 
     def _n_parameters(self) -> int:
         (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
+        options = self._prior_options()
         n_kappa = 1 if self.concentration == "shared" else n_leaves
-        n_kappa += n_nodes - n_leaves if self.node_concentration is None else 0
-        known_root = self.prior_direction is not None and bool(np.isinf(self.prior_concentration))
-        return int((n_nodes - known_root) * (n_features - 1) + n_kappa + n_leaves - 1)
+        n_kappa += n_nodes - n_leaves if options.node_concentration is None else 0
+        has_root = options.direction is not None and bool(np.isinf(options.concentration))
+        return int((n_nodes - has_root) * (n_features - 1) + n_kappa + n_leaves - 1)
 
     def _log_joint(self, params: TreePosterior, X: sp.csr_array) -> Array:
         return posterior_log_joint(params, X)
 
-    def _density(self, params: TreePosterior, X: sp.csr_array) -> Array:
+    def _log_density(self, params: TreePosterior, X: sp.csr_array) -> Array:
         return mixture_log_density(leaf_posterior(params), X)
 
-    def _left_out(self, params: TreePosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+    def _left_out_log_density(
+        self, params: TreePosterior, X: sp.csr_array, weight: Matrix, stats: Stats
+    ) -> Array:
         return left_out_mixture_log_density(leaf_posterior(params), self._log_joint(params, X), X, weight)
 
     def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:

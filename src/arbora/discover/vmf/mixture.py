@@ -22,7 +22,7 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 from __future__ import annotations
 
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,21 +34,32 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover.mixture.base import PartialFitMixture
-from arbora.discover.mixture.prediction import left_out_shares, linear_log_joint, log_weights, own_parts
-from arbora.discover.mixture.rows import iter_chunks, unit_columns, unit_rows_of_file
+from arbora.discover.mixture.base import PartialFitMixture, Search
+from arbora.discover.mixture.rows import iter_chunks, unit_columns
 from arbora.discover.mixture.starts import Init, starting_sums
 from arbora.discover.vmf.concentration import largest_kappa
 from arbora.discover.vmf.posterior import expected_log_weights
 from arbora.infer.mixture.loop import MixtureModel, Schedule
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step, squared_lengths
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    WeightedRows,
+    e_step,
+    left_out_parts,
+    left_out_shares,
+    linear_log_joint,
+    log_weights,
+    squared_lengths,
+)
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
 # --- Components of von Mises-Fisher mixtures: parameters, log-joint with rows, and where a fit starts -------
 
 
-_RANDOM_START = 10.0  # initial concentration with random labels
-LEAST_START = 1e-3  # smallest initial concentration, for labels whose rows cancel; it needs a logarithm
+# Initial concentration with random labels, as the papers advise. Their means hardly differ: a high concentration
+# would keep every row where it is.
+_RANDOM_START = 10.0
+MIN_START = 1e-3  # smallest initial concentration, for labels whose rows cancel; it needs a logarithm
 _SAMPLE = 1000  # rows from which the broad concentration is estimated
 
 
@@ -96,29 +107,24 @@ def start_components(
     rows: WeightedRows,
     init: Init,
     n_components: int,
-    kappa: float | None,
     rng: np.random.Generator,
     engine: Engine,
 ) -> VMFParams:
-    """Return components to start from. If no concentration is given: a broad one, or the estimate from given labels.
-
-    Random labels start at 10, as the papers advise. Their means hardly differ, so a high concentration would keep
-    every row where it is.
-    """
+    """Return components to start from, with the estimate of their concentration from labels, or with a broad one."""
     sums = np.ascontiguousarray(starting_sums(rows, init, n_components, rng, engine).T).astype(rows.X.dtype)
     axis = np.zeros_like(sums)
     axis[0] = 1  # for rows that cancel
     directions, length = unit_columns(sums, axis)
-    if kappa is None and isinstance(init, str) and init == "random":
+    if isinstance(init, str) and init == "random":
         kappa = _RANDOM_START
-    elif kappa is None and not isinstance(init, str) and init.ndim == 1:
+    elif not isinstance(init, str) and init.ndim == 1:
         labelled = rows.weight[init >= 0].sum(dtype=np.float64)
         kappa = float(kappa_mle(min(length.sum() / (labelled + 1.0), 1.0), len(sums)))
-        kappa = max(kappa, LEAST_START)
-    elif kappa is None:
+        kappa = max(kappa, MIN_START)
+    else:
         kappa = broad_concentration(rows, directions, rng)
-    one = np.ones(n_components)
-    return VMFParams(directions, one, np.full(n_components, kappa), one / n_components)
+    ones = np.ones(n_components)
+    return VMFParams(directions, ones, np.full(n_components, kappa), ones / n_components)
 
 
 # --- Deterministic annealing, the start of the Bayesian mixtures; means are pulled towards the mean of all rows ---
@@ -154,11 +160,10 @@ def start_components(
 
 
 _BELOW = 0.4  # first temperature, relative to the critical one; 0.3 to 0.5 give the same results
-ANNEALING_STEPS = 25
 EMPTYING, SORTING, FILLING = 0.5, 0.2, 0.03  # n_0, relative to the rows of an average component
 _ROWS_PER_COMPONENT = 50  # rows for annealing, if rows come in mini-batches
 _POWER_STEPS = 20
-_MOST_RESULTANT = 1 - 1e-9
+_MAX_RESULTANT = 1 - 1e-9
 
 
 def mean_row(rows: WeightedRows) -> Array:
@@ -176,8 +181,8 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
     --------
     >>> import scipy.sparse as sp
     >>> rows = WeightedRows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
-    >>> found = critical_temperature(rows, np.random.default_rng(0))
-    >>> bool(np.isclose(found, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
+    >>> critical = critical_temperature(rows, np.random.default_rng(0))
+    >>> bool(np.isclose(critical, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
     True
     """
     mean, weight = mean_row(rows), rows.weight.astype(np.float64) / rows.total
@@ -197,7 +202,7 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
         if value == 0:  # all rows are equal
             return 0.0
         v /= value
-    return float(kappa_mle(min(length, _MOST_RESULTANT), X.shape[1])) * value / max(length, TINY)
+    return float(kappa_mle(min(length, _MAX_RESULTANT), X.shape[1])) * value / max(length, TINY)
 
 
 def held_back_update(centre: Matrix, n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
@@ -206,7 +211,7 @@ def held_back_update(centre: Matrix, n_rows: float, params: VMFParams, stats: St
     sums = stats.sums + (n_rows * centre).astype(stats.sums.dtype)[:, None]
     directions, _ = unit_columns(sums, params.vectors)
     along = np.einsum("jk,jk->", stats.sums, directions, dtype=np.float64)
-    resultant = np.clip(along / stats.counts.sum(), 0.0, _MOST_RESULTANT)
+    resultant = np.clip(along / stats.counts.sum(), 0.0, _MAX_RESULTANT)
     kappa = np.full(n_components, float(kappa_mle(resultant, n_features)))
     weights = np.exp(expected_log_weights(1 / n_components + stats.counts))
     return VMFParams(directions, np.ones(n_components), kappa, weights)
@@ -247,34 +252,35 @@ def anneal(
         scores = vmf_scores(params)._replace(temperature=float(temperature))
         stats, _ = e_step(scores, rows, engine)
         params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
-    kappa = np.maximum(params.concentrations, LEAST_START)
+    kappa = np.maximum(params.concentrations, MIN_START)
     return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)
 
 
-def annealed(
-    estimator: Any,
-    rows: WeightedRows,
-    start: VMFParams,
-    n_steps: int,
-    rng: np.random.Generator,
-    engine: Engine,
-) -> VMFParams:
-    """Return the components of a start after annealing, or as they are if `n_steps` is 0.
+class Annealing(NamedTuple):
+    """How a start is annealed: iterations, rows at the mean of all rows (see `anneal`), rows of a mini-batch."""
 
-    The number of components of the estimator determines how many of them may become empty. If the rows come in
-    mini-batches, a sample of them is used.
-    """
-    if n_steps == 0 or len(start.weights) == 1:
-        return start
-    if estimator.batch_size is not None and estimator.batch_size < rows.X.shape[0]:
-        least = _ROWS_PER_COMPONENT * len(start.weights)
-        size = min(max(estimator.batch_size, least), rows.X.shape[0])
-        rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
-    if estimator.keep_empty or not estimator._fills_up:
-        held_back = EMPTYING
-    else:
-        held_back = SORTING if estimator.n_components == "auto" else FILLING
-    return anneal(rows, start, n_steps, rng, engine, held_back)
+    n_steps: int
+    held_back: float
+    batch_size: int | None = None
+
+    def applied(
+        self, rows: WeightedRows, start: VMFParams, rng: np.random.Generator, engine: Engine
+    ) -> VMFParams:
+        """Return annealed components; with mini-batches, a sample of the rows is used."""
+        n_components, n_rows = len(start.weights), rows.X.shape[0]
+        if self.n_steps == 0 or n_components == 1:
+            return start
+        if self.batch_size is not None and self.batch_size < n_rows:
+            size = min(max(self.batch_size, _ROWS_PER_COMPONENT * n_components), n_rows)
+            rows = rows.take(np.sort(rng.choice(n_rows, size, replace=False)))
+        return anneal(rows, start, self.n_steps, rng, engine, self.held_back)
+
+
+def held_back_rows(*, may_be_empty: bool, is_selected: bool) -> float:
+    """Return the rows at the mean of all rows: many if components may be empty, few if all have to be filled."""
+    if may_be_empty:
+        return EMPTYING
+    return SORTING if is_selected else FILLING
 
 
 # --- Mixtures of von Mises-Fisher distributions by EM: clusters of directions -------------------------------
@@ -313,11 +319,17 @@ def left_out_cosines(X: sp.csr_array, weight: Matrix, resp: Array, stats: Stats)
     """
     dot = csr_matmul(X, np.ascontiguousarray(stats.sums, np.float64))
     square = squared_lengths(stats.sums)
-    part = own_parts(resp, weight)
+    part = left_out_parts(resp, weight)
     rest = np.maximum(square - 2 * part * dot + part**2, 0.0)
     left = rest > 1e-12 * (square + part**2)
     cosine: Array = np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
     return cosine
+
+
+def n_vmf_parameters(means: Array, shared: bool) -> int:
+    """Return the number of free parameters: means, concentrations and weights."""
+    n_components, n_features = means.shape
+    return int(n_components * (n_features - 1) + (1 if shared else n_components) + n_components - 1)
 
 
 class VMFMixture(PartialFitMixture):
@@ -325,58 +337,48 @@ class VMFMixture(PartialFitMixture):
 
     Parameters
     ----------
-    n_components : int or "auto"
-        Number of clusters. "auto": see `selection`.
+    n_components : int, "auto", "halves" or "density"
+        Number of clusters, or how it is selected. "halves": the smallest number at which the components of one half
+        of the words of a document predict nearly as much as possible about those of the other half. "density": the
+        number with the highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not
+        negative), otherwise "density".
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     assignments : {"soft", "hard", "annealed"}
         "soft": EM. "hard": every row belongs to its best component only. "annealed": EM with responsibilities
-        smoothed by a temperature that decreases from `temperature` to 1 in `annealing_steps` iterations. The result
-        then depends less on the start.
+        smoothed by a temperature that decreases from `temperature` to 1 in 20 iterations. The result then depends
+        less on the start.
     temperature : float, optional
         Temperature at the start of annealing; by default the square root of the number of features, because
         differences of log-densities grow with it. With too high a temperature all components become equal, and stay
         so.
-    annealing_steps : int
-        Iterations of annealing of `init` or `assignments`, before the iterations at temperature 1.
     init : {"k-means++", "annealed", "random"}, labels or means
-        The start: rows far from each other, such rows after deterministic annealing, random labels, an integer label
-        for each row (-1: no label), or a mean for each component. In texts "annealed" finds better clusters, which
-        depend less on the seed.
-    initial_concentration : float, optional
-        Concentration of the start. By default a broad one, at which responsibilities have half the entropy of a
-        uniform distribution; for given labels, the estimate from the labels; for random labels, 10.
+        The start: rows far from each other, such rows after 20 iterations of deterministic annealing, random labels,
+        an integer label for each row (-1: no label), or a mean for each component. In texts "annealed" finds better
+        clusters, which depend less on the seed. Labels determine the concentration of the start, random ones start at
+        10, all others at a broad one: responsibilities have half the entropy of a uniform distribution.
     prior_rows : float
         Number of rows without a direction that are added in the estimate of every concentration, to keep it finite.
         0 is maximum likelihood: a component of equal rows then has the concentration 1e8 (1e10 in double precision).
     n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
-    selection : {"auto", "halves", "density"}
-        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
-        of a document tell nearly as much as possible about those of the other half. "density": the number with the
-        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+        Number of starts. They run in parallel, and the best result is used.
     calibration : {"auto"} or None
         "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
-        the words of a document are right for the other half. The most probable component is the same. None: the
-        probabilities of the model, which are nearly all 0 or 1 for texts.
+        the words of a document are right for the other half. The most probable component is the same. This fits one
+        more mixture, to at most 2,500 rows. None: the probabilities of the model, which are nearly all 0 or 1 for
+        texts.
     keep_empty : bool
         Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
         merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
-        Stop when the objective gains less than this per row, in nats.
+        Stop when the objective gains less than this per row, in nats. Below 1e-6 the fit computes in double
+        precision; single precision is accurate for concentrations up to about 1e5.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stepwise EM); all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the E-step. float32 is accurate for concentrations up to about 1e5. Predictions use double
-        precision.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
-    engine : None, "threads", "ray" or RayEngine
-        Where the E-step runs: in this process, or on shards of the rows on the workers of a Ray cluster (extra `ray`;
-        "ray" starts one on this machine). The result is the same for any number of workers, and equals that of this
-        process up to rounding.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 always.
@@ -394,7 +396,7 @@ class VMFMixture(PartialFitMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components that were tried, their scores, and the criterion, if `n_components` is "auto".
+        Numbers of components that were tried, their scores, and the criterion, if `n_components` is a name.
     stream_counts_, stream_sums_ : ndarray of shape (n_components,) and (n_features, n_components)
         Statistics per row, averaged over the batches of `partial_fit`.
     seen_weight_ : float
@@ -413,7 +415,9 @@ class VMFMixture(PartialFitMixture):
     -----
     Rows are divided by their length: only directions matter. A zero row takes no part in the fit: `predict`
     gives it the label -1, and `predict_proba` the weights. Densities are with respect to the
-    surface of the unit sphere, so in high dimensions their logarithms are large positive numbers.
+    surface of the unit sphere, so in high dimensions their logarithms are large positive numbers. In a block ``with
+    arbora.running(engine="ray")``, the E-step runs on shards of the rows on the workers of a Ray cluster. The result
+    is the same for any number of workers, and equals that of this process up to rounding.
 
     Examples
     --------
@@ -429,14 +433,14 @@ class VMFMixture(PartialFitMixture):
     """
 
     _min_features: ClassVar[int] = 2
+    # With 20,000 features the temperature of assignments falls by a factor of 1.3 in a step.
+    _annealing_steps: ClassVar[int] = 20
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **PartialFitMixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
         "init": [StrOptions({"k-means++", "annealed", "random"}), "array-like"],
         "assignments": [StrOptions({"soft", "hard", "annealed"})],
         "temperature": [Interval(Real, 1, None, closed="left"), None],
-        "annealing_steps": [Interval(Integral, 1, None, closed="left")],
-        "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
         "prior_rows": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -447,20 +451,15 @@ class VMFMixture(PartialFitMixture):
         concentration: str = "shared",
         assignments: str = "soft",
         temperature: float | None = None,
-        annealing_steps: int = 20,
         init: Any = "k-means++",
-        initial_concentration: float | None = None,
         prior_rows: float = 0.01,
         n_init: int = 1,
-        selection: str = "auto",
         calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-3,
         max_iter: int = 200,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -468,25 +467,17 @@ class VMFMixture(PartialFitMixture):
         self.concentration = concentration
         self.assignments = assignments
         self.temperature = temperature
-        self.annealing_steps = annealing_steps
         self.init = init
-        self.initial_concentration = initial_concentration
         self.prior_rows = prior_rows
         self.n_init = n_init
-        self.selection = selection
         self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
-        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
-
-    def _check_X(self, X: sp.csr_array) -> Any:
-        return unit_rows_of_file(X)
 
     def _schedule(self, seed: int) -> Schedule:
         schedule = super()._schedule(seed)
@@ -494,7 +485,7 @@ class VMFMixture(PartialFitMixture):
             return schedule._replace(temperatures=(0.0,))
         if self.assignments == "annealed":
             hottest = np.sqrt(self.n_features_in_) if self.temperature is None else self.temperature
-            steps = min(self.annealing_steps + 1, self.max_iter)
+            steps = min(self._annealing_steps + 1, self.max_iter)
             return schedule._replace(temperatures=np.geomspace(1.0, hottest, steps)[::-1].tolist())
         return schedule
 
@@ -506,16 +497,27 @@ class VMFMixture(PartialFitMixture):
     def _log_joint(self, params: VMFParams, X: sp.csr_array) -> Array:
         return linear_log_joint(vmf_scores(params), X)
 
-    def _density(self, params: VMFParams, X: sp.csr_array) -> Array:
+    def _log_density(self, params: VMFParams, X: sp.csr_array) -> Array:
         density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density
 
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> VMFParams:
-        start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
-        steps = self.annealing_steps if isinstance(init, str) and init == "annealed" else 0
-        return annealed(self, rows, start, steps, rng, engine)
+        start = start_components(rows, init, n_components, rng, engine)
+        if not isinstance(init, str) or init != "annealed":
+            return start
+        held_back = held_back_rows(
+            may_be_empty=self.keep_empty, is_selected=isinstance(self.n_components, str)
+        )
+        annealing = Annealing(search.annealing_steps, held_back, search.schedule.batch_size)
+        return annealing.applied(rows, start, rng, engine)
 
     def _set(self, params: VMFParams) -> None:
         means = params.vectors.T.astype(np.float64)
@@ -523,18 +525,18 @@ class VMFMixture(PartialFitMixture):
         self.concentrations_, self.weights_ = params.concentrations, params.weights
 
     def _params(self) -> VMFParams:
-        one = np.ones(len(self.means_))
-        return VMFParams(np.ascontiguousarray(self.means_.T), one, self.concentrations_, self.weights_)
+        ones = np.ones(len(self.means_))
+        return VMFParams(np.ascontiguousarray(self.means_.T), ones, self.concentrations_, self.weights_)
 
     def _n_parameters(self) -> int:
-        n_components, n_features = self.means_.shape
-        n_kappa = 1 if self.concentration == "shared" else n_components
-        return int(n_components * (n_features - 1) + n_kappa + n_components - 1)
+        return n_vmf_parameters(self.means_, self.concentration == "shared")
 
-    def _left_out(self, params: VMFParams, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+    def _left_out_log_density(
+        self, params: VMFParams, X: sp.csr_array, weight: Matrix, stats: Stats
+    ) -> Array:
         resp = softmax(self._log_joint(params, X), axis=1)
         cosine = left_out_cosines(X, weight, resp, stats)
-        log_share = left_out_shares(stats.counts, own_parts(resp, weight))
+        log_share = left_out_shares(stats.counts, left_out_parts(resp, weight))
         log_normalizer = vmf_log_normalizer(params.concentrations, X.shape[1])
         joint = params.concentrations * cosine + log_normalizer + log_share
         density: Array = logsumexp(joint, axis=1)

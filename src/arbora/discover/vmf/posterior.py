@@ -27,7 +27,6 @@ from scipy.special import gammaln, logsumexp, psi, softmax
 
 from arbora.arrays import Array, Matrix
 from arbora.core.products import csr_matmul
-from arbora.discover.mixture.prediction import left_out_shares, own_parts
 from arbora.discover.vmf.concentration import (
     KappaLikelihood,
     KappaPosterior,
@@ -35,7 +34,14 @@ from arbora.discover.vmf.concentration import (
     point_posterior,
     prior_divergence,
 )
-from arbora.infer.mixture.statistics import LinearScores, Stats, mixed_columns, squared_lengths
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    left_out_parts,
+    left_out_shares,
+    mixed_columns,
+    squared_lengths,
+)
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
 
 CERTAIN = 1e12  # concentration of a mean that a start treats as known
@@ -395,7 +401,7 @@ def left_out_mixture_log_density(q: VMFPosterior, log_joint: Array, X: sp.csr_ar
     -------
     ndarray of shape (n_samples,)
     """
-    part = own_parts(softmax(log_joint, axis=1), weight)
+    part = left_out_parts(softmax(log_joint, axis=1), weight)
     cosine = csr_matmul(X, q.directions.astype(np.float64, copy=False))
     density = left_out_log_density(q, cosine, part)
     return np.asarray(logsumexp(density + left_out_shares(q.dirichlet, part), axis=1))

@@ -5,8 +5,8 @@ r"""Temporal mixtures of von Mises-Fisher distributions: clusters whose means ch
           z_{ti} &\sim \mathrm{Categorical}(\pi_t), \quad x_{ti} \sim \mathrm{vMF}(\mu_{t z_{ti}}, \kappa_{z_{ti}}),
 
 with static weights, :math:`\pi_t = \pi \sim \mathrm{Dirichlet}(\alpha)`, or weights that follow a random walk (see
-`weight_walk`). A cluster keeps its identity at all times; its mean moves on through times without rows. With one
-point of time the model is the Bayesian mixture. The updates are in `posterior`.
+`temporal_posterior`). A cluster keeps its identity at all times; its mean moves on through times without rows. With
+one point of time the model is the Bayesian mixture. The updates are in `temporal_posterior`.
 
 The papers use one concentration for the first means around :math:`\mu_0` and for each mean around the one before. A
 concentration that ties a cluster to its past would then tie all clusters to each other, so here there are two:
@@ -34,35 +34,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.discover.mixture.base import Mixture
-from arbora.discover.mixture.prediction import (
-    Features,
-    akaike_criterion,
-    are_zero,
-    bayesian_criterion,
-    below_quantile,
-    check_count,
-    draw_seed,
-    largest_features,
-    log_densities,
-    log_weights,
-    most_probable,
-    nearest_rows,
-    probabilities,
-)
+from arbora.core.estimator import draw_generator
+from arbora.discover.mixture.base import Mixture, Search
+from arbora.discover.mixture.describe import Features, check_count, largest_features, nearest_rows
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
 from arbora.discover.mixture.starts import Init
-from arbora.discover.vmf.bayesian import (
-    BAYESIAN_CONSTRAINTS,
-    inference_of,
-    posterior_log_joint,
-    start_posterior,
-)
+from arbora.discover.vmf.bayesian import PRIOR_CONSTRAINTS, BayesianComponents, posterior_log_joint
 from arbora.discover.vmf.concentration import KappaPosterior
-from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import (
-    Inference,
     VMFPosterior,
     VMFPrior,
     left_out_mixture_log_density,
@@ -89,7 +69,7 @@ from arbora.discover.vmf.temporal_posterior import (
     update_chain,
 )
 from arbora.infer.mixture.loop import MixtureModel, run
-from arbora.infer.mixture.statistics import Stats, WeightedRows
+from arbora.infer.mixture.statistics import Stats, WeightedRows, log_weights
 from arbora.special import bessel_ratio, kappa_mle
 
 # --- Points of time: dates, numbers or bins of them, in ascending order; bins may be empty ------------------
@@ -121,15 +101,15 @@ def read_times(times: Any, n_samples: int) -> Matrix:
     >>> read_times(["1999", "2000-02-03"], 2)
     array(['1999-01-01T00:00:00', '2000-02-03T00:00:00'], dtype='datetime64[s]')
     """
-    given = np.asarray(times)
-    if given.shape != (n_samples,):
+    values = np.asarray(times)
+    if values.shape != (n_samples,):
         raise ValueError(
-            f"times must have one time for each of the {n_samples} rows, got shape {given.shape}."
+            f"times must have one time for each of the {n_samples} rows, got shape {values.shape}."
         )
-    if given.dtype.kind == "O" and all(isinstance(time, Real) for time in given):
-        given = given.astype(np.float64)  # otherwise they would be read as seconds since 1970
+    if values.dtype.kind == "O" and all(isinstance(time, Real) for time in values):
+        values = values.astype(np.float64)  # otherwise they would be read as seconds since 1970
     try:
-        read = given.astype(np.float64 if given.dtype.kind in "biuf" else _SECOND)
+        read = values.astype(np.float64 if values.dtype.kind in "biuf" else _SECOND)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"times must be numbers, dates, or texts like '1999-12-31' ({error}); pandas.to_datetime converts others."
@@ -283,7 +263,7 @@ class TimedPredictionMixture(Mixture):
     @documented("ndarray of shape (n_samples,)")
     def predict(self, X: Any, times: Any = None) -> Ints:
         """Return the most probable cluster of each row; -1 for a zero row."""
-        return most_probable(self, self._checked(X, times))
+        return self._labels(self._checked(X, times))
 
     @documented("ndarray of shape (n_samples,)", times=False)
     def predict_next(self, X: Any) -> Ints:
@@ -293,12 +273,12 @@ class TimedPredictionMixture(Mixture):
     @documented("ndarray of shape (n_samples, n_components)")
     def predict_proba(self, X: Any, times: Any = None) -> Array:
         """Return the probability of each cluster given the row and its time."""
-        return probabilities(self, self._checked(X, times))
+        return self._probabilities(self._checked(X, times))
 
     @documented("ndarray of shape (n_samples,)")
     def score_samples(self, X: Any, times: Any = None) -> Array:
         """Return the log-density of each row at its time, with all constants."""
-        return log_densities(self, self._checked(X, times))
+        return self._log_densities(self._checked(X, times))
 
     @documented("float")
     def score(self, X: Any, times: Any = None) -> float:
@@ -313,12 +293,13 @@ class TimedPredictionMixture(Mixture):
     @documented("float")
     def bic(self, X: Any, times: Any = None) -> float:
         """Return the Bayesian information criterion on X; lower is better."""
-        return bayesian_criterion(self.score_samples(X, times), self._n_parameters())
+        scores = self.score_samples(X, times)
+        return self._criterion(scores, np.log(len(scores)))
 
     @documented("float")
     def aic(self, X: Any, times: Any = None) -> float:
         """Return Akaike's information criterion on X; lower is better."""
-        return akaike_criterion(self.score_samples(X, times), self._n_parameters())
+        return self._criterion(self.score_samples(X, times), 2.0)
 
     @documented(
         "ndarray of bool, shape (n_samples,)",
@@ -326,9 +307,7 @@ class TimedPredictionMixture(Mixture):
     )
     def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
         """Return which rows are unlike the training data of their time; a zero row is."""
-        checked = self._checked(X, times)
-        below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
-        return below | are_zero(self, checked)
+        return self._are_novel(self._checked(X, times), level)
 
     def sample(self, n_samples: int = 1, time: Any = None) -> tuple[Array, Ints]:
         """Draw rows from the posterior predictive distribution of a time.
@@ -349,7 +328,7 @@ class TimedPredictionMixture(Mixture):
         params, is_next = self._params(), isinstance(time, str) and time == NEXT
         point = len(self.times_) if is_next else self._point(time)
         q = at_time(params, point, marginal_concentrations(params))
-        rng = np.random.default_rng(draw_seed(self.random_state))
+        rng = draw_generator(self.random_state)
         labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
         kappa = KappaPosterior(*(part[labels] for part in q.kappa))
         return sample_predictive(q.directions.T[labels], q.mean_concentrations[labels], kappa, rng), labels
@@ -385,11 +364,10 @@ class TimedPredictionMixture(Mixture):
         """Find the most typical rows of each cluster: those nearest to its mean of their time."""
         check_count(n)
         checked, n_components = self._checked(X, times), self.n_components_
-        blocks = np.zeros(
-            (n_components, checked.shape[1])
-        )  # the means of all times, in the blocks of the rows
+        # The means of all times, in the blocks of the rows.
+        blocks = np.zeros((n_components, checked.shape[1]))
         blocks[:, : -len(self.times_) - 1] = self.means_.transpose(1, 0, 2).reshape(n_components, -1)
-        return nearest_rows(checked, most_probable(self, checked), blocks, n)
+        return nearest_rows(checked, self._labels(checked), blocks, n)
 
     def vocabulary(
         self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
@@ -475,65 +453,59 @@ def by_time(
     order = np.argsort(points, kind="stable")
     for ids in np.split(order, np.flatnonzero(np.diff(points[order])) + 1):
         parts.append(function(at_time(params, int(points[ids[0]]), concentrations), plain[ids], ids))
-    found = np.concatenate(parts)
-    out = np.empty_like(found)
-    out[order] = found
+    results = np.concatenate(parts)
+    out = np.empty_like(results)
+    out[order] = results
     return out
 
 
-class TemporalVMFMixture(TimedPredictionMixture):
+class ChainPriorOptions(NamedTuple):
+    """Options of the parameter `prior`; None: learned from the data."""
+
+    alpha: float | None = None
+    direction: Any = None
+    concentration: float | None = None
+    log_mean: float | None = None
+    log_variance: float | None = None
+    persistence: float | str = 0.98
+
+
+class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
     """Mixture of von Mises-Fisher distributions that changes over time.
 
     Parameters
     ----------
-    n_components : int or "auto"
-        Number of clusters. "auto": see `selection`.
+    n_components : int, "auto", "halves" or "density"
+        Number of clusters, or how it is selected; see `VMFMixture`.
     bins : None, int, {"year", "month", "week", "day"} or array-like
         Points of time. None: every time that occurs. Otherwise a number of bins of equal width, a unit of the
         calendar, or edges. Bins may have no rows.
-    persistence : float or "learn"
-        Expected cosine of a mean with the one before it, which determines the concentration C. "learn": learned from
-        the data. The learned value is usually too low, as the papers report.
     weights : {"static", "evolving"}
         "static": the weights of clusters are the same at all times. "evolving": they follow a random walk.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`.
-    alpha : float, optional
-        Parameter of the Dirichlet prior of static weights. None, here and below: learned from the data.
-    prior_direction : array-like of shape (n_features,), optional
-        Direction around which the means of the first time are distributed.
-    prior_concentration : float, optional
-        Concentration of the means of the first time around `prior_direction`.
-    prior_log_mean, prior_log_variance : float, optional
-        Mean and variance of the logarithms of the concentrations.
+    prior : dict, optional
+        Parts of the prior; see `BayesianVMFMixture`. ``alpha`` is for static weights, ``direction`` and
+        ``concentration`` are those of the means of the first time. ``persistence`` (default 0.98): expected cosine of
+        a mean with the one before it, which determines the concentration C; "learn" learns it from the data, which
+        usually gives too low a value, as the papers report.
     init : {"k-means++", "random"} or labels
         The start, without times: rows far from each other, random labels, or an integer label for each row (-1: no
         label).
-    initial_concentration, annealing_steps
-        Parameters of the start; see `BayesianVMFMixture`.
     n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
-    selection : {"auto", "halves", "density"}
-        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
-        of a document tell nearly as much as possible about those of the other half. "density": the number with the
-        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+        Number of starts. They run in parallel, and the best result is used.
     calibration : {"auto"} or None
-        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
-        the words of a document are right for the other half. The most probable component is the same. None: the
-        probabilities of the model, which are nearly all 0 or 1 for texts.
+        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
     keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
-        merged at the end of `fit`; `n_components_` is the number that is left.
+        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
     tol : float
-        Stop when the bound gains less than this per row, in nats.
+        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
     max_iter : int
         Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    dtype : {"float32", "float64"}
-        Precision of the fit. Predictions use double precision.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -606,13 +578,14 @@ class TemporalVMFMixture(TimedPredictionMixture):
     ((600,), (2,))
     """
 
-    _min_features: ClassVar[int] = 2
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **TimedPredictionMixture._parameter_constraints,
-        **BAYESIAN_CONSTRAINTS,
-        "concentration": [StrOptions({"shared", "own"})],
-        "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
+    _prior_kind: ClassVar[Any] = ChainPriorOptions
+    _prior_constraints: ClassVar[dict[str, Any]] = {
+        **PRIOR_CONSTRAINTS,
         "persistence": [Interval(Real, 0, 1, closed="neither"), StrOptions({_LEARN})],
+    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BayesianComponents._parameter_constraints,
+        "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
         "weights": [StrOptions({"static", "evolving"})],
     }
 
@@ -621,52 +594,34 @@ class TemporalVMFMixture(TimedPredictionMixture):
         n_components: int | str = 8,
         *,
         bins: Any = None,
-        persistence: float | str = 0.98,
         weights: str = "static",
         concentration: str = "own",
         concentration_posterior: str = "grid",
-        alpha: float | None = None,
-        prior_direction: Any = None,
-        prior_concentration: float | None = None,
-        prior_log_mean: float | None = None,
-        prior_log_variance: float | None = None,
+        prior: dict[str, Any] | None = None,
         init: Any = "k-means++",
-        initial_concentration: float | None = None,
-        annealing_steps: int | None = None,
         n_init: int = 1,
-        selection: str = "auto",
         calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.bins = bins
-        self.persistence = persistence
         self.weights = weights
         self.concentration = concentration
         self.concentration_posterior = concentration_posterior
-        self.alpha = alpha
-        self.prior_direction = prior_direction
-        self.prior_concentration = prior_concentration
-        self.prior_log_mean = prior_log_mean
-        self.prior_log_variance = prior_log_variance
+        self.prior = prior
         self.init = init
-        self.initial_concentration = initial_concentration
-        self.annealing_steps = annealing_steps
         self.n_init = n_init
-        self.selection = selection
         self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -698,7 +653,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
     def _check_X(self, X: sp.csr_array) -> sp.csr_array:
         return unit_rows(X)
 
-    def _place_rows(self, X: sp.csr_array, y: Any) -> sp.csr_array:
+    def _place_rows(self, X: sp.csr_array, y: Any, weight: Matrix) -> sp.csr_array:
         """Put rows into the blocks of their times."""
         if not isinstance(self.init, str) and np.ndim(self.init) != 1:
             raise ValueError(
@@ -724,30 +679,30 @@ class TemporalVMFMixture(TimedPredictionMixture):
         points = from_blocks(X, self.n_features_in_, len(self.times_))[1]
         return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
 
-    def _selector(self) -> Mixture:
-        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
-
-    def _inference(self) -> Inference:
-        fixed = frozenset() if self.persistence == _LEARN else frozenset({"transition"})
-        return inference_of(self, shared=self.concentration == "shared", fixed=fixed)
-
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._inference()
+        is_learned = self._prior_options().persistence == _LEARN
+        how = self._inference() if is_learned else self._inference("transition")
         return MixtureModel(chain_scores, partial(update_chain, how), partial(chain_extra, how))
 
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    def _start(
+        self,
+        rows: WeightedRows,
+        init: Init,
+        n_components: int,
+        search: Search,
+        rng: np.random.Generator,
+        engine: Engine,
     ) -> ChainPosterior:
         """Start from a Bayesian mixture of all rows without times, so that a cluster keeps its identity."""
         n_times, n_features = len(self.times_), self.n_features_in_
         flat = WeightedRows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
-        how = self._inference()
-        start = start_posterior(self, how, flat, init, n_components, rng, engine)
+        start = self._start_components(flat, init, n_components, search, rng, engine)
+        how, persistence = self._inference(), self._prior_options().persistence
         extra = partial(posterior_extra, shared=how.shared)
         model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         q = run(model, flat, start, schedule, engine).params
-        cosine = _FIRST_PERSISTENCE if self.persistence == _LEARN else self.persistence
+        cosine = _FIRST_PERSISTENCE if persistence == _LEARN else persistence
         shape = (n_times, n_components)
         return ChainPosterior(
             directions=np.repeat(q.directions[None], n_times, axis=0),
@@ -793,16 +748,18 @@ class TemporalVMFMixture(TimedPredictionMixture):
         n_times, n_components, n_features = self.means_.shape
         n_kappa = 1 if self.concentration == "shared" else n_components
         n_weights = (n_times if self.walk_ else 1) * (n_components - 1)
-        n_transitions = int(self.persistence == _LEARN and n_times > 1)
+        n_transitions = int(self._prior_options().persistence == _LEARN and n_times > 1)
         return int(n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions)
 
     def _log_joint(self, params: ChainPosterior, X: sp.csr_array) -> Array:
         return by_time(params, X, lambda q, rows, ids: posterior_log_joint(q, rows))
 
-    def _density(self, params: ChainPosterior, X: sp.csr_array) -> Array:
+    def _log_density(self, params: ChainPosterior, X: sp.csr_array) -> Array:
         return by_time(params, X, lambda q, rows, ids: mixture_log_density(q, rows))
 
-    def _left_out(self, params: ChainPosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+    def _left_out_log_density(
+        self, params: ChainPosterior, X: sp.csr_array, weight: Matrix, stats: Stats
+    ) -> Array:
         def left_out(q: VMFPosterior, rows: sp.csr_array, ids: Ints) -> Array:
             return left_out_mixture_log_density(q, posterior_log_joint(q, rows), rows, weight[ids])
 

@@ -46,9 +46,8 @@ from arbora.infer.mixture.statistics import (
 )
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
 
-_MOST_FALL = (
-    1.0  # of the bound per unit of weight; a larger fall is neither rounding nor the noise of a sampler
-)
+# Fall of the bound per unit of weight; a larger one is neither rounding nor the noise of a sampler.
+_MAX_FALL = 1.0
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
@@ -131,7 +130,7 @@ def run(
         bound += model.extra(params)
         _require_finite(bound, monitor.n_iter)
         gain = (bound - bounds[-1]) / total if bounds else None
-        fell = settled and gain is not None and gain < -_MOST_FALL
+        fell = settled and gain is not None and gain < -_MAX_FALL
         verdict = False if fell else None
         done = monitor.record(bound, gain=gain, certified=settled, converged=verdict, temperature=temperature)
         if fell:
@@ -140,15 +139,15 @@ def run(
             bounds.append(bound)
         if not done:
             before, params = params, model.update(params, stats)
-    known = stats if temperature == 1 else None
-    return MixtureFit(params, np.array(bounds), monitor.trace, monitor.converged, known)
+    last_stats = stats if temperature == 1 else None
+    return MixtureFit(params, np.array(bounds), monitor.trace, monitor.converged, last_stats)
 
 
 def _require_finite(bound: float, iteration: int) -> None:
     if not np.isfinite(bound):
         raise ValueError(
-            f"the bound is {bound} in iteration {iteration}: entries of X times their sample_weight overflow in this "
-            "dtype. Divide X or sample_weight by a constant, or use dtype='float64'."
+            f"the bound is {bound} in iteration {iteration}: entries of X times their sample_weight overflow. Divide "
+            "X or sample_weight by a constant, or use a tol below 1e-6, which computes in double precision."
         )
 
 
@@ -216,7 +215,7 @@ def best_of(fit: Callable[[int], MixtureFit], n_init: int, engine: Engine) -> Mi
     if n_init == 1:
         return fit(0)
     fits = engine.map(fit, range(n_init))
-    return fits[int(np.argmax([found.bounds[-1] for found in fits]))]
+    return fits[int(np.argmax([result.bounds[-1] for result in fits]))]
 
 
 # --- Rows of a mixture in shards: only parameters and sums travel, never rows -------------------------------
@@ -257,7 +256,7 @@ class MixtureCommon(NamedTuple):
 class ShardRows(NamedTuple):
     """Rows of a shard: the numbers of its chunks, and the rows of each."""
 
-    own: range
+    numbers: range
     chunks: list[WeightedRows]
 
 
@@ -271,9 +270,9 @@ class RowsByShard(Sequence[ShardRows]):
         return len(self.shards)
 
     def __getitem__(self, index: Any) -> Any:
-        own = self.shards[index]
-        rows = [self.rows.load(self.chunks[k]) for k in own]
-        return ShardRows(own, [WeightedRows(held.X[chunk], held.weight[chunk]) for held, chunk in rows])
+        numbers = self.shards[index]
+        rows = [self.rows.load(self.chunks[k]) for k in numbers]
+        return ShardRows(numbers, [WeightedRows(held.X[chunk], held.weight[chunk]) for held, chunk in rows])
 
 
 class RowShard:
@@ -282,20 +281,20 @@ class RowShard:
     Parameters
     ----------
     common : MixtureCommon
-    own : ShardRows
+    part : ShardRows
     engine : Engine
     """
 
     keeps_state = False
 
-    def __init__(self, common: MixtureCommon, own: ShardRows, engine: Engine) -> None:
-        self.all_chunks, self.own, self.engine = range(common.n_chunks), own.own, engine
-        self.chunks = [common.schedule.prepare(rows, common.n_components) for rows in own.chunks]
+    def __init__(self, common: MixtureCommon, part: ShardRows, engine: Engine) -> None:
+        self.all_chunks, self.numbers, self.engine = range(common.n_chunks), part.numbers, engine
+        self.chunks = [common.schedule.prepare(rows, common.n_components) for rows in part.chunks]
 
     def count(self, scores: KernelScores) -> list[tuple[range, Counted]]:
         """Return the statistics and bounds of the largest nodes of the tree that this shard holds."""
         counted = (statistics(scores, rows, self.engine) for rows in self.chunks)
-        nodes = largest_nodes(self.all_chunks, self.own)
+        nodes = largest_nodes(self.all_chunks, self.numbers)
         return [(node, add_leaves(node, counted, add_in_place)) for node in nodes]
 
     def state(self) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import split, split_nonzeros
 from arbora.core.engine import Engine
+from arbora.core.products import csr_matmul
 from arbora.kernels.mixture import (
     assign_rows,
     column_squares,
@@ -36,7 +37,7 @@ from arbora.kernels.mixture import (
 
 
 ROWS_AT_ONCE = 4096
-_MOST_CHUNKS = 64
+_MAX_CHUNKS = 64
 
 
 class Counted(NamedTuple):
@@ -66,7 +67,7 @@ def dense_chunks(n_rows: int) -> list[slice]:
     >>> dense_chunks(10_000)
     [slice(0, 5000, None), slice(5000, 10000, None)]
     """
-    return split(n_rows, max(1, min(_MOST_CHUNKS, n_rows // ROWS_AT_ONCE)))
+    return split(n_rows, max(1, min(_MAX_CHUNKS, n_rows // ROWS_AT_ONCE)))
 
 
 def blocks(chunk: slice) -> list[slice]:
@@ -123,10 +124,10 @@ def count_dense(
         S = block_scores(Z, weights, scale, offset)
         if temperature == 0:
             best = S.argmax(axis=1)
-            at = np.arange(len(S)), best
-            value += float(row_weight @ S[at])
+            cells = np.arange(len(S)), best
+            value += float(row_weight @ S[cells])
             S[:] = 0
-            S[at] = row_weight
+            S[cells] = row_weight
             counts += np.bincount(best, row_weight, n_components)
         else:
             S, total = share_block(S, row_weight)
@@ -139,9 +140,9 @@ def count_dense(
 # --- The E-step of a mixture: statistics and bound of the rows, for any kind of components ------------------
 
 
-_MOST_ADDENDS = 1 << 16  # rows of a chunk whose statistics are added in single precision
+_MAX_ADDENDS = 1 << 16  # rows of a chunk whose statistics are added in single precision
 _NONZEROS_PER_CHUNK = 1 << 17  # of a chunk that computes responsibilities only
-MOST_RESPONSIBILITIES = 1 << 26  # numbers in memory at a time, 256 MiB in single precision
+MAX_RESPONSIBILITIES = 1 << 26  # numbers in memory at a time, 256 MiB in single precision
 _NONZEROS_PER_SUM = 16  # least number of non-zeros of a chunk for each number in a column of its sums
 _NONZEROS_AT_ONCE = 1 << 20  # that a thread reads from a file at a time
 _MANY_FEATURES = 1 << 12  # whose scores do not fit into the cache of a core
@@ -201,9 +202,7 @@ class WeightedRows(NamedTuple):
 
     def has_room(self, n_components: int) -> bool:
         """Whether rows are sparse, and a matrix of the responsibilities of all rows fits into memory."""
-        return (
-            self.in_memory and not self.is_dense and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
-        )
+        return self.in_memory and not self.is_dense and self.X.shape[0] * n_components <= MAX_RESPONSIBILITIES
 
     def with_table(self) -> WeightedRows:
         """Return the rows with a table of them."""
@@ -232,6 +231,45 @@ class LinearScores(NamedTuple):
     scale: Any = 1.0
 
 
+_LOG_ZERO = -690.0  # logarithm of a weight of zero; the kernels cannot handle infinity
+
+
+def log_weights(weights: Array) -> Array:
+    """Return the logarithms of weights, finite for a weight of zero.
+
+    Examples
+    --------
+    >>> log_weights(np.array([1.0, 0.0]))
+    array([   0., -690.])
+    """
+    return np.log(weights, out=np.full_like(weights, _LOG_ZERO), where=weights > 0)
+
+
+def linear_log_joint(scores: LinearScores, X: sp.csr_array) -> Array:
+    """Return the log-joint of rows and components (n_samples, n_components), in double precision.
+
+    Examples
+    --------
+    >>> linear_log_joint(LinearScores(np.eye(2), np.array([1.0, 2.0])), sp.csr_array([[3.0, 0.0]]))
+    array([[4., 2.]])
+    """
+    joint: Array = csr_matmul(X, scores.weights.astype(np.float64, copy=False))
+    return np.asarray(joint * scores.scale + scores.offset)
+
+
+def left_out_parts(resp: Array, weight: Matrix) -> Array:
+    """Return the parts of rows in components that leaving a row out removes: a row of weight 2 remains once."""
+    parts: Array = resp * np.minimum(weight, 1.0)[:, None]
+    return parts
+
+
+def left_out_shares(counts: Array, parts: Array) -> Array:
+    """Return log-shares of the components (n_samples, n_components), for each row without its part in them."""
+    rest = np.maximum(counts - parts, 1e-300)
+    shares: Array = np.log(rest) - np.log(rest.sum(axis=1, keepdims=True))
+    return shares
+
+
 class Stats(NamedTuple):
     """Sums over rows: responsibilities (n_components,), and rows weighted by them (n_features, n_components)."""
 
@@ -254,7 +292,7 @@ def row_chunks(rows: WeightedRows, least: int | None = None) -> list[slice]:
     (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
     n_chunks = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
     # Threads need no more chunks, but a chunk must not add up too many numbers where more chunks cost little.
-    most = max(1, min(n_chunks, _MOST_CHUNKS), min(n_samples // _MOST_ADDENDS, nnz // max(n_features, 1)))
+    most = max(1, min(n_chunks, _MAX_CHUNKS), min(n_samples // _MAX_ADDENDS, nnz // max(n_features, 1)))
     if rows.in_memory:
         return split_nonzeros(rows.X.indptr, most)
     return file_chunks(rows.X, most)
@@ -322,8 +360,8 @@ def _walk(
     kernel: Any, scores: KernelScores, rows: WeightedRows, chunk: slice, out: Matrix, counts: Matrix
 ) -> float:
     """Run a kernel over a chunk of the rows; return the bound."""
-    X, (*given, shift) = rows.X, scores
-    value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *given, chunk.start, chunk.stop, out, counts)
+    X, (*arrays, shift) = rows.X, scores
+    value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *arrays, chunk.start, chunk.stop, out, counts)
     return float(value) + shift * float(rows.weight[chunk].sum(dtype=np.float64))
 
 

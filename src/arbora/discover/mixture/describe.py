@@ -1,0 +1,104 @@
+"""What a fitted mixture says about rows and components: novelty, the largest features, the most typical rows."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.arrays import TINY, Array, Ints, Matrix
+from arbora.discover.mixture.rows import iter_chunks
+
+UNKNOWN = -1  # label of a zero row
+_LEVELS = np.linspace(0.0, 1.0, 1001)  # levels of the density quantiles that are stored for `is_novel`
+
+Features = list[list[tuple[Any, float]]]
+
+
+def density_quantiles(densities: Array, weight: Matrix) -> Array:
+    """Return quantiles of the log-densities of weighted rows, for `below_quantile`."""
+    return np.quantile(densities, _LEVELS, weights=weight, method="inverted_cdf")
+
+
+def below_quantile(densities: Array, quantiles: Array, level: float) -> NDArray[np.bool_]:
+    """Return whether densities are below a quantile of the training data.
+
+    Examples
+    --------
+    >>> quantiles = density_quantiles(np.arange(10.0), np.ones(10))
+    >>> below_quantile(np.array([0.5, 7.0]), quantiles, 0.2)
+    array([ True, False])
+    """
+    if not 0 <= level <= 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}: it is the share of false alarms.")
+    below: NDArray[np.bool_] = densities < np.interp(level, _LEVELS, quantiles)
+    return below
+
+
+def check_count(n: Any) -> int:
+    """Return `n` if it is a number of items to list."""
+    if not isinstance(n, Integral) or int(n) < 0:
+        raise ValueError(f"n must be an integer, 0 or more, got {n!r}.")
+    return int(n)
+
+
+def largest_features(estimator: Any, means: Matrix, feature_names: Any, n: int) -> Features:
+    """List the n largest positive entries of each mean with their names, largest first.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Its `feature_names_in_` are the default names.
+    means : ndarray of shape (n_means, n_features)
+    feature_names : sequence of n_features names, or None
+    n : int
+
+    Returns
+    -------
+    list of lists of (name, weight)
+
+    Examples
+    --------
+    >>> largest_features(None, np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]), ["a", "b", "c"], 2)
+    [[('b', 0.8), ('a', 0.6)], [('c', 1.0)]]
+    """
+    n_features = means.shape[1]
+    count = min(check_count(n), n_features)
+    if feature_names is None:
+        feature_names = getattr(estimator, "feature_names_in_", range(n_features))
+    if len(feature_names) != n_features:
+        raise ValueError(
+            f"feature_names has {len(feature_names)} names, but the model has {n_features} features: give one name "
+            "for each feature."
+        )
+    listed = []
+    for mean in means:
+        top = np.argpartition(-mean, count - 1)[:count] if count else np.empty(0, np.int64)
+        top = top[np.lexsort((top, -mean[top]))]
+        listed.append([(feature_names[j], float(mean[j])) for j in top.tolist() if mean[j] > 0])
+    return listed
+
+
+def nearest_rows(X: Any, labels: Matrix, means: Matrix, n: int) -> list[Ints]:
+    """Find the n rows of each label with the largest cosine to its mean, nearest first.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> X = sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    >>> nearest_rows(X, np.array([0, 0, 1]), np.eye(2), 1)
+    [array([0]), array([2])]
+    """
+    direction, cosine = means / np.linalg.norm(means, axis=1, keepdims=True), np.empty(len(labels))
+    for part, chunk in iter_chunks(X):
+        length = np.sqrt(np.asarray(chunk.multiply(chunk).sum(axis=1)).ravel())
+        for k, mean in enumerate(direction):
+            members = np.flatnonzero(labels[part] == k)
+            cosine[part.start + members] = (chunk[members] @ mean) / np.maximum(length[members], TINY)
+    nearest = []
+    for k in range(len(means)):
+        members = np.flatnonzero(labels == k)
+        nearest.append(members[np.argsort(-cosine[members], kind="stable")[:n]])
+    return nearest
