@@ -377,7 +377,7 @@ def test_a_deep_dag_is_linear():
 
 
 def test_a_too_large_ancestor_matrix_of_a_dag_is_refused(monkeypatch):
-    from arbora.structure import arrays as ancestry
+    from arbora.structure import ancestry
 
     rng = np.random.default_rng(0)
     tops = np.repeat(np.arange(20), 400) * 50

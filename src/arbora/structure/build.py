@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from arbora.arrays import Ints
+from arbora.arrays import Ints, Matrix
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.names import as_list, check_names, refuse_repeated, repeated
 
@@ -72,7 +72,7 @@ def _flatten(pairs: list[Any]) -> list[Any]:
     return as_list(chain.from_iterable(pairs))
 
 
-def _code_int_array(array: np.ndarray[Any, Any]) -> Coded:
+def _code_int_array(array: Matrix) -> Coded:
     distinct, first_seen, codes = np.unique(array.ravel(), return_index=True, return_inverse=True)
     by_appearance = np.argsort(first_seen)
     rank = np.empty_like(by_appearance)

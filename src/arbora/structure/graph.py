@@ -28,12 +28,12 @@ def merge_edges(edges: Ints, weights: Array, n_nodes: int) -> tuple[Ints, Ints]:
     order = np.argsort(keys, kind="stable")
     first = np.ones(order.size, dtype=bool)
     first[1:] = keys[order][1:] != keys[order][:-1]
-    kept = order[first]
+    first_places = order[first]
     group = np.cumsum(first) - 1
-    differ = np.flatnonzero(weights[order] != weights[kept][group])
+    differ = np.flatnonzero(weights[order] != weights[first_places][group])
     if differ.size:
-        raise _Disagreement(int(kept[group[differ[0]]]), int(order[differ[0]]))
-    return np.column_stack([low[kept], high[kept]]), kept
+        raise _Disagreement(int(first_places[group[differ[0]]]), int(order[differ[0]]))
+    return np.column_stack([low[first_places], high[first_places]]), first_places
 
 
 class _Disagreement(Exception):
@@ -75,25 +75,25 @@ class LabelGraph(NamedNodes):
     def __init__(self, names: Iterable[Any], edges: ArrayLike, weights: ArrayLike | None = None) -> None:
         super().__init__(names, edges)
         try:
-            given = np.ones(self.n_edges) if weights is None else np.asarray(weights, dtype=np.float64)
+            values = np.ones(self.n_edges) if weights is None else np.asarray(weights, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise StructureError(f"weights must be numbers: {error}") from None
-        if given.shape != (self.n_edges,):
-            raise StructureError(f"weights has shape {given.shape}: give one per edge ({self.n_edges})")
-        wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
+        if values.shape != (self.n_edges,):
+            raise StructureError(f"weights has shape {values.shape}: give one per edge ({self.n_edges})")
+        wrong = np.flatnonzero(~((values > 0) & np.isfinite(values)))
         if wrong.size:
             raise StructureError(
-                f"the weight of edge {wrong[0]} is {given[wrong[0]]}: it must be positive and finite"
+                f"the weight of edge {wrong[0]} is {values[wrong[0]]}: it must be positive and finite"
             )
         try:
-            merged, kept = merge_edges(self.edges, given, self.n_nodes)
+            merged, places = merge_edges(self.edges, values, self.n_nodes)
         except _Disagreement as clash:
             a, b = self.names[self.edges[clash.args[0]]].tolist()
-            first, second = given[list(clash.args)]
+            first, second = values[list(clash.args)]
             raise StructureError(
                 f"edge {a!r} - {b!r} is given twice, with weights {first} and {second}"
             ) from None
-        self.__dict__.update(edges=freeze(merged), weights=freeze(given[kept]))
+        self.__dict__.update(edges=freeze(merged), weights=freeze(values[places]))
 
     @classmethod
     def from_edges(

@@ -1,19 +1,29 @@
-"""`Hierarchy`: a tree, a forest or a DAG of named classes."""
+"""`Hierarchy`: a tree, a forest or a DAG of named classes.
+
+Arrays by node id are read-only, each computed on first use. With ``pa(i)`` the parents of node ``i``, the depth of a
+node is the length of the longest path from a root,
+
+    depth(i) = 0 if pa(i) is empty, else 1 + max over p in pa(i) of depth(p).
+
+In a tree this is the usual depth. In a DAG it puts every parent on an earlier level than its children.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from arbora.arrays import Ints, Names
-from arbora.structure import build
-from arbora.structure.arrays import Csr, jump_to_end
+from arbora.structure import ancestry, build
+from arbora.structure.ancestry import Csr, jump_to_end
 from arbora.structure.build import Coded, FilePath, code_edges, naming, read_hierarchy
-from arbora.structure.coded import CodedHierarchy
-from arbora.structure.errors import StructureError
+from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.graph import LabelGraph
-from arbora.structure.names import as_list, counted
+from arbora.structure.named_nodes import NamedNodes
+from arbora.structure.names import as_list, counted, freeze
 
 # --- A hierarchy drawn as text ------------------------------------------------------------------------------
 
@@ -47,8 +57,8 @@ def tree_lines(
 def _shorten(ids: Ints, max_children: int | None) -> list[int]:
     """Ids in reverse order (for the stack); omitted ids are replaced by minus their number."""
     left_out = 0 if max_children is None else max(ids.size - max_children, 0)
-    kept = ids[: ids.size - left_out].tolist()[::-1]
-    return [-left_out, *kept] if left_out else kept
+    shown = ids[: ids.size - left_out].tolist()[::-1]
+    return [-left_out, *shown] if left_out else shown
 
 
 def _suffixes(names: Names, counts: Any) -> Any:
@@ -65,11 +75,11 @@ def _suffixes(names: Names, counts: Any) -> Any:
 # --- Changes to a hierarchy as functions of its names and coded edges: restrict, collapse, spawn, join, extend ---
 
 
-def restrict(names: Names, edges: Ints, kept: NDArray[np.bool_]) -> Coded:
+def restrict(names: Names, edges: Ints, mask: NDArray[np.bool_]) -> Coded:
     """Keep some nodes, in their order, and the edges between them."""
-    new_id = np.cumsum(kept) - 1
-    inside = kept[edges].all(axis=1)
-    return Coded(names[kept].tolist(), new_id[edges[inside]])
+    new_id = np.cumsum(mask) - 1
+    inside = mask[edges].all(axis=1)
+    return Coded(names[mask].tolist(), new_id[edges[inside]])
 
 
 def collapse_chains(names: Names, edges: Ints, keep: Ints) -> tuple[Coded, dict[Any, Any]]:
@@ -122,8 +132,8 @@ def join_roots(names: Names, edges: Ints, roots: Ints, name: Any) -> Coded:
 
 def extend(names: Names, edges: Ints, new_edges: Any, nodes: Iterable[Any]) -> Coded:
     """Add edges and nodes; old nodes keep their ids, new ones follow."""
-    known: Sequence[Any] = names.tolist()
-    new = code_edges(new_edges, nodes=dict.fromkeys([*known, *nodes]))
+    old_names: Sequence[Any] = names.tolist()
+    new = code_edges(new_edges, nodes=dict.fromkeys([*old_names, *nodes]))
     return Coded(new.names, np.concatenate([edges, new.edges]))
 
 
@@ -145,7 +155,7 @@ class Reshaped(NamedTuple):
     mapping: dict[Any, Any]
 
 
-class Hierarchy(CodedHierarchy):
+class Hierarchy(NamedNodes):
     """An immutable tree, forest or DAG of named nodes.
 
     Parameters
@@ -167,6 +177,265 @@ class Hierarchy(CodedHierarchy):
     >>> h.n_nodes, h.height, h.is_tree
     (6, 2, True)
     """
+
+    _kind = "hierarchy"
+
+    depth: Ints
+    """Longest path from a root, per node."""
+
+    def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
+        super().__init__(names, edges)
+        # One number per edge: sorting it orders edges by (parent, child) and finds repeated ones.
+        keys = ancestry.distinct(self.edges[:, 0] * self.n_nodes + self.edges[:, 1])
+        coded = np.column_stack(np.divmod(keys, self.n_nodes))
+        depth = ancestry.depths(self.n_nodes, coded)
+        if depth is None:
+            raise CycleError(self.names[ancestry.find_cycle(self.n_nodes, coded)].tolist())
+        self.__dict__.update(edges=freeze(coded), depth=freeze(depth))
+
+    def _refuse_loop(self, name: object, position: int) -> NoReturn:
+        raise StructureError(f"node {name!r} is given as its own parent (edge {position}): remove that edge")
+
+    # ---- neighbours ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _children(self) -> Csr:
+        return Csr(*map(freeze, ancestry.compress(self.n_nodes, self.edges[:, 0], self.edges[:, 1])))
+
+    @cached_property
+    def _parents(self) -> Csr:
+        return Csr(*map(freeze, ancestry.compress(self.n_nodes, self.edges[:, 1], self.edges[:, 0])))
+
+    @property
+    def child_indptr(self) -> Ints:
+        """Start of the children of each node in `child_indices`."""
+        return self._children.indptr
+
+    @property
+    def child_indices(self) -> Ints:
+        """Children of node ``i``, ascending: ``child_indices[child_indptr[i]:child_indptr[i + 1]]``."""
+        return self._children.indices
+
+    @property
+    def parent_indptr(self) -> Ints:
+        """Start of the parents of each node in `parent_indices`."""
+        return self._parents.indptr
+
+    @property
+    def parent_indices(self) -> Ints:
+        """Parents of node ``i``, ascending: ``parent_indices[parent_indptr[i]:parent_indptr[i + 1]]``."""
+        return self._parents.indices
+
+    @cached_property
+    def parent(self) -> Ints:
+        """Parent of each node, -1 for roots; an error if a node has several parents."""
+        if not self.is_tree:
+            self._refuse_dag()
+        parent = np.full(self.n_nodes, -1)
+        parent[self.edges[:, 1]] = self.edges[:, 0]
+        return freeze(parent)
+
+    def _refuse_dag(self) -> NoReturn:
+        several = np.flatnonzero(np.diff(self.parent_indptr) > 1)
+        first = several[0]
+        above = self.decode(self.parent_indices[self.parent_indptr[first] : self.parent_indptr[first + 1]])
+        listed = ", ".join(map(repr, above[:5].tolist())) + (", ..." if above.size > 5 else "")
+        raise StructureError(
+            f"a tree is needed, but node {self.names[first]!r} has {above.size} parents ({listed})"
+            f"; {counted(several.size, 'node has', 'nodes have')} several parents"
+        )
+
+    @cached_property
+    def _main_parent(self) -> Ints:
+        """The deepest parent of each node (the smallest id among equals), -1 for roots."""
+        parents, children = self.edges.T
+        # The last write wins, so the preferred parent comes last.
+        last = np.lexsort((-parents, self.depth[parents]))
+        chosen = np.full(self.n_nodes, -1)
+        chosen[children[last]] = parents[last]
+        return chosen
+
+    # ---- shape --------------------------------------------------------------------------------------
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether every node has at most one parent (several roots are allowed)."""
+        return bool(np.diff(self.parent_indptr).max() <= 1)
+
+    @cached_property
+    def height(self) -> int:
+        """Greatest depth; 0 when all nodes are roots."""
+        return int(self.depth.max())
+
+    @cached_property
+    def root_ids(self) -> Ints:
+        """Nodes without parents, ascending."""
+        return freeze(np.flatnonzero(np.diff(self.parent_indptr) == 0))
+
+    @cached_property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Whether each node has no children."""
+        return freeze(np.diff(self.child_indptr) == 0)
+
+    @cached_property
+    def leaf_ids(self) -> Ints:
+        """Nodes without children, ascending."""
+        return freeze(np.flatnonzero(self.is_leaf))
+
+    @cached_property
+    def order(self) -> Ints:
+        """All nodes, parents before children: by depth, then by id."""
+        return freeze(np.argsort(self.depth, kind="stable"))
+
+    @cached_property
+    def levels(self) -> tuple[Ints, ...]:
+        """Nodes of depth 0, 1, ..., `height`, each ascending."""
+        return ancestry.split_by(self.order, self.depth)
+
+    # ---- ancestors ----------------------------------------------------------------------------------
+
+    @cached_property
+    def ancestor_matrix(self) -> sparse.csr_array:
+        """Boolean ``n_nodes x n_nodes`` CSR: row ``i`` marks ``i`` and all its ancestors.
+
+        The size of the matrix is quadratic in the length of a chain. A matrix that would need more than 4 GiB
+        raises MemoryError before the memory is taken. `close` and `most_specific` do not need the matrix.
+        """
+        return ancestry.ancestor_matrix(self._parents, self.levels, self.depth)
+
+    def ancestor_ids(self, node: int) -> Ints:
+        """Ids of all proper ancestors of a node, parents before children.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_parents([-1, 0, 1, 1]).ancestor_ids(3)
+        array([0, 1])
+        """
+        return ancestry.reachable(self._parents, int(self._check_ids(node)), self.depth)
+
+    def descendant_ids(self, node: int) -> Ints:
+        """Ids of all proper descendants of a node, parents before children.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_parents([-1, 0, 1, 1]).descendant_ids(0)
+        array([1, 2, 3])
+        """
+        return ancestry.reachable(self._children, int(self._check_ids(node)), self.depth)
+
+    def close(self, Y: Any) -> sparse.csr_array:
+        """Close label sets under ancestors.
+
+        Parameters
+        ----------
+        Y : sparse or dense indicator, n_samples x n_nodes
+            Nodes of each sample (see `indicator`).
+
+        Returns
+        -------
+        closed : boolean CSR array
+            ``Y`` and every ancestor of its labels.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_edges([("root", "a"), ("a", "b"), ("root", "c")])
+        >>> h.close(h.indicator([["b"], ["c"]])).toarray().astype(int)
+        array([[1, 1, 1, 0],
+               [1, 0, 0, 1]])
+        """
+        marked = self._check_indicator(Y)
+        return sparse.csr_array(marked + ancestry.strictly_above(self._parents, marked), dtype=bool)
+
+    def most_specific(self, Y: Any) -> sparse.csr_array:
+        """Drop labels that are ancestors of another label of the same sample: the inverse of `close`.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_edges([("root", "a"), ("a", "b"), ("root", "c")])
+        >>> h.most_specific(h.indicator([["root", "a", "b"], ["root", "c"]])).toarray().astype(int)
+        array([[0, 0, 1, 0],
+               [0, 0, 0, 1]])
+        """
+        marked = self._check_indicator(Y)
+        return sparse.csr_array(marked > ancestry.strictly_above(self._parents, marked))
+
+    def _check_indicator(self, Y: Any) -> sparse.csr_array:
+        indicator = sparse.csr_array(Y)
+        if indicator.ndim != 2 or indicator.shape[1] != self.n_nodes:
+            raise StructureError(
+                f"the label indicator has shape {indicator.shape}: it needs one column per node ({self.n_nodes})"
+            )
+        indicator = indicator.astype(bool)
+        indicator.eliminate_zeros()
+        return indicator
+
+    # ---- pairs of nodes -----------------------------------------------------------------------------
+
+    @cached_property
+    def _lifting(self) -> tuple[Ints, ...]:
+        return ancestry.lifting_tables(self.parent, self.height)
+
+    def lca_ids(self, a: ArrayLike, b: ArrayLike) -> Ints:
+        """Lowest common ancestor of pairs of node ids; a node counts as its own ancestor.
+
+        Parameters
+        ----------
+        a, b : array-like of int
+            Node ids, broadcast against each other.
+
+        Returns
+        -------
+        ids : ndarray of int64
+            -1 where there is no common ancestor. In a DAG the deepest common ancestor (the smallest id among
+            equals).
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
+        >>> h.lca_ids([3, 3, 3], [4, 2, 1])
+        array([1, 0, 1])
+        """
+        first, second = self._check_pairs(a, b)
+        if self.is_tree:
+            ids = ancestry.tree_lca(self._lifting, self.depth, first.ravel(), second.ravel())
+        else:
+            ids = ancestry.dag_lca(self.ancestor_matrix, self.depth, first.ravel(), second.ravel())
+        return ids.reshape(first.shape)
+
+    def distance_ids(self, a: ArrayLike, b: ArrayLike) -> Ints:
+        """Count the edges on the shortest way from ``a`` up to a common ancestor and down to ``b``.
+
+        Parameters
+        ----------
+        a, b : array-like of int
+            Node ids, broadcast against each other.
+
+        Returns
+        -------
+        distances : ndarray of int64
+            -1 where there is no common ancestor.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
+        >>> h.distance_ids(3, [3, 4, 2, 0])
+        array([0, 2, 3, 2])
+        """
+        first, second = self._check_pairs(a, b)
+        if self.is_tree:
+            meet = self.lca_ids(first, second)
+            return np.where(meet < 0, -1, self.depth[first] + self.depth[second] - 2 * self.depth[meet])
+        return ancestry.dag_distance(self._parents, first.ravel(), second.ravel()).reshape(first.shape)
+
+    def _check_pairs(self, a: ArrayLike, b: ArrayLike) -> tuple[Ints, Ints]:
+        first, second = np.broadcast_arrays(self._check_ids(a), self._check_ids(b))
+        return first, second
 
     # ---- build --------------------------------------------------------------------------------------
 
@@ -378,8 +647,8 @@ class Hierarchy(CodedHierarchy):
         ...     "comp/os/linux", "comp/graphics")
         'comp'
         """
-        found = int(self.lca_ids(self.id_of(a), self.id_of(b)))
-        return None if found < 0 else self.names[found]
+        ancestor = int(self.lca_ids(self.id_of(a), self.id_of(b)))
+        return None if ancestor < 0 else self.names[ancestor]
 
     def distance(self, a: Any, b: Any) -> int | None:
         """Count the edges from one node up to a common ancestor and down to the other, or return None.
@@ -390,8 +659,8 @@ class Hierarchy(CodedHierarchy):
         >>> Hierarchy.from_paths(["comp/os/linux", "comp/ai"]).distance("comp/os/linux", "comp/ai")
         3
         """
-        found = int(self.distance_ids(self.id_of(a), self.id_of(b)))
-        return None if found < 0 else found
+        length = int(self.distance_ids(self.id_of(a), self.id_of(b)))
+        return None if length < 0 else length
 
     def _named(self, ids: Ints) -> list[Any]:
         return list(self.names[ids].tolist())
@@ -408,9 +677,9 @@ class Hierarchy(CodedHierarchy):
         array(['comp/os', 'comp/os/linux'], dtype=object)
         """
         node = self.id_of(name)
-        kept = np.zeros(self.n_nodes, dtype=bool)
-        kept[self.descendant_ids(node)] = kept[node] = True
-        return Hierarchy(*restrict(self.names, self.edges, kept))
+        mask = np.zeros(self.n_nodes, dtype=bool)
+        mask[self.descendant_ids(node)] = mask[node] = True
+        return Hierarchy(*restrict(self.names, self.edges, mask))
 
     def collapse_chains(self, keep: Iterable[Any] = ()) -> Reshaped:
         """Remove nodes with exactly one child; the lowest name of each chain is kept.

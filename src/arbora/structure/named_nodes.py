@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from arbora.arrays import Ints, Names
-from arbora.structure.arrays import distinct
+from arbora.structure.ancestry import distinct
 from arbora.structure.errors import StructureError
 from arbora.structure.names import as_list, name_array, unknown
 

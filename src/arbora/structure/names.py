@@ -11,9 +11,9 @@ import numpy as np
 from arbora.arrays import Matrix, Names
 from arbora.structure.errors import StructureError, UnknownLabelError
 
-Array = TypeVar("Array", bound=Matrix)
+AnyArray = TypeVar("AnyArray", bound=Matrix)
 
-_FEW = 2_000  # difflib is slow: at most this many candidates are compared
+_MAX_CANDIDATES = 2_000  # that difflib, which is slow, compares
 
 
 def as_list(values: Any) -> list[Any]:
@@ -59,16 +59,16 @@ def name_array(names: Iterable[Any]) -> Names:
     return freeze(array)
 
 
-def counted(number: int, one: str, many: str) -> str:
+def counted(number: int, singular: str, plural: str) -> str:
     """Write a number with its noun.
 
     >>> counted(1, "leaf", "leaves"), counted(2, "leaf", "leaves")
     ('1 leaf', '2 leaves')
     """
-    return f"{number} {one if number == 1 else many}"
+    return f"{number} {singular if number == 1 else plural}"
 
 
-def freeze(array: Array) -> Array:
+def freeze(array: AnyArray) -> AnyArray:
     """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
@@ -94,8 +94,8 @@ def nearest_name(label: object, names: Sequence[object]) -> object | None:
     if text in by_text:
         return by_text[text]
     likely = list(by_text)
-    if len(likely) > _FEW:
-        likely = heapq.nlargest(_FEW, likely, key=lambda key: _shared_ends(key, text))
+    if len(likely) > _MAX_CANDIDATES:
+        likely = heapq.nlargest(_MAX_CANDIDATES, likely, key=lambda key: _shared_ends(key, text))
     close = difflib.get_close_matches(text, likely, n=1)
     return by_text[close[0]] if close else None
 
@@ -114,5 +114,5 @@ def unknown(label: object, names: Sequence[object], what: str, others: int = 0) 
     """Error for a label that is not among the names."""
     near = nearest_name(label, names)
     hint = f" (did you mean {near!r}?)" if near is not None else ""
-    more = f"; {counted(others, 'other label is', 'other labels are')} unknown too" if others else ""
-    return UnknownLabelError(f"label {label!r} is not a node of the {what}{hint}{more}")
+    tail = f"; {counted(others, 'other label is', 'other labels are')} unknown too" if others else ""
+    return UnknownLabelError(f"label {label!r} is not a node of the {what}{hint}{tail}")

@@ -1,4 +1,4 @@
-"""Graph algorithms on integer arrays: CSR rows, depths, cycles, ancestors.
+"""Graph algorithms on integer arrays: CSR rows, depths, cycles, ancestors, closures and distances.
 
 A graph is an ``(n_edges, 2)`` array of node ids, or its CSR form (``indptr``, ``indices``). Depths are computed in
 one of two ways:
@@ -79,11 +79,11 @@ def jump_to_end(hop: Ints) -> tuple[Ints, Ints] | None:
     """
     hops = (hop != np.arange(hop.size)).astype(np.int64)
     for _ in range(int(hop.size).bit_length() + 1):
-        further = hop[hop]
-        if np.array_equal(further, hop):
+        next_hop = hop[hop]
+        if np.array_equal(next_hop, hop):
             return hop, hops
         hops += hops[hop]
-        hop = further
+        hop = next_hop
     return None
 
 
@@ -157,12 +157,12 @@ def ancestor_rows(parents: Csr, levels: Sequence[Ints], max_entries: int) -> tup
     n_filled = 0
     for level in levels:
         positions, n_parents = gather_rows(parents.indptr, level)
-        above = parents.indices[positions]
-        if n_filled + level.size + int(size[above].sum()) > max_entries:
+        inherited_from = parents.indices[positions]
+        if n_filled + level.size + int(size[inherited_from].sum()) > max_entries:
             raise MemoryError(max_entries)
-        inherited = buffer[ragged_positions(start[above], size[above])]
+        inherited = buffer[ragged_positions(start[inherited_from], size[inherited_from])]
         place = np.arange(level.size)
-        owner = np.repeat(np.repeat(place, n_parents), size[above])
+        owner = np.repeat(np.repeat(place, n_parents), size[inherited_from])
         # One number per (node, ancestor): sorting it sorts the rows and merges ancestors that parents share.
         entries = distinct(np.concatenate([owner * n_nodes + inherited, place * n_nodes + level]))
         size[level] = np.bincount(entries // n_nodes, minlength=level.size)
@@ -177,7 +177,7 @@ def ancestor_rows(parents: Csr, levels: Sequence[Ints], max_entries: int) -> tup
     return indptr, buffer[ragged_positions(start, size)]
 
 
-# --- Ancestors on plain arrays: closure, lowest common ancestors and distances of many pairs at once --------
+# --- Closure, lowest common ancestors and distances of many pairs at once -----------------------------------
 #
 # Pairs in a tree use binary lifting: table ``k`` holds the ``2^k``-th ancestor of every node, so a pair costs
 # ``log2(height)`` look-ups. In a DAG two nodes may have several lowest common ancestors; the functions return the
@@ -188,7 +188,7 @@ MAX_CLOSURE_BYTES = 2**32
 """Limit on the memory that `ancestor_matrix` may take while it is computed, in bytes."""
 
 _BYTES_PER_ENTRY = 36  # measured maximum while the matrix is computed; the finished matrix takes 5
-_CHUNK = 1 << 16  # pairs whose ancestor rows are compared at a time
+_CHUNK_PAIRS = 1 << 16  # pairs whose ancestor rows are compared at a time
 
 
 def ancestor_matrix(parents: Csr, levels: Sequence[Ints], depth: Ints) -> sparse.csr_array:
@@ -220,20 +220,20 @@ def reachable(neighbours: Csr, start: int, depth: Ints) -> Ints:
     return others[np.argsort(depth[others], kind="stable")]
 
 
-def strictly_above(parents: Csr, own: sparse.csr_array) -> sparse.csr_array:
-    """Proper ancestors of the nodes marked in each row of ``own``."""
-    steps = [step.tocoo() for step in _climb(parents, own)[1:]]
+def strictly_above(parents: Csr, marked: sparse.csr_array) -> sparse.csr_array:
+    """Proper ancestors of the nodes marked in each row of ``marked``."""
+    steps = [step.tocoo() for step in _climb(parents, marked)[1:]]
     rows = np.concatenate([step.row for step in steps])
     columns = np.concatenate([step.col for step in steps])
-    return sparse.csr_array((np.ones(rows.size, dtype=bool), (rows, columns)), shape=own.shape)
+    return sparse.csr_array((np.ones(rows.size, dtype=bool), (rows, columns)), shape=marked.shape)
 
 
-def _climb(parents: Csr, own: sparse.csr_array) -> list[sparse.csr_array]:
+def _climb(parents: Csr, marked: sparse.csr_array) -> list[sparse.csr_array]:
     """Nodes that each row reaches by climbing exactly 0, 1, 2, ... edges; the last entry is empty."""
     n_nodes = parents.indptr.size - 1
     ones = np.ones(parents.indices.size, dtype=bool)
     up = sparse.csr_array((ones, parents.indices, parents.indptr), shape=(n_nodes, n_nodes))
-    steps = [own, own @ up]
+    steps = [marked, marked @ up]
     while steps[-1].nnz:
         steps.append(steps[-1] @ up)
     return steps
@@ -257,8 +257,8 @@ def tree_lca(tables: Sequence[Ints], depth: Ints, a: Ints, b: Ints) -> Ints:
     for k, table in enumerate(tables):
         low = np.where((gap >> k) & 1, table[low], low)
     for table in reversed(tables):
-        apart = table[low] != table[high]
-        low, high = np.where(apart, table[low], low), np.where(apart, table[high], high)
+        differ = table[low] != table[high]
+        low, high = np.where(differ, table[low], low), np.where(differ, table[high], high)
     if not tables:
         return np.where(low == high, low, -1)
     above = np.where(low == high, low, tables[0][low])
@@ -268,15 +268,15 @@ def tree_lca(tables: Sequence[Ints], depth: Ints, a: Ints, b: Ints) -> Ints:
 def dag_lca(ancestors: sparse.csr_array, depth: Ints, a: Ints, b: Ints) -> Ints:
     """Deepest common ancestor of each pair (the smallest id among equals); -1 when there is none."""
     n_nodes = depth.size
-    found = np.empty(a.size, dtype=np.int64)
-    for start in range(0, a.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
+    ancestor = np.empty(a.size, dtype=np.int64)
+    for start in range(0, a.size, _CHUNK_PAIRS):
+        chunk = slice(start, start + _CHUNK_PAIRS)
         common = sparse.csr_array(ancestors[a[chunk]].multiply(ancestors[b[chunk]]))
         # One number orders by depth, then by falling id.
         key = depth[common.indices] * n_nodes + (n_nodes - 1 - common.indices)
         best = _reduce_rows(np.maximum, common.indptr, key, empty=-1)
-        found[chunk] = np.where(best < 0, -1, n_nodes - 1 - best % n_nodes)
-    return found
+        ancestor[chunk] = np.where(best < 0, -1, n_nodes - 1 - best % n_nodes)
+    return ancestor
 
 
 def dag_distance(parents: Csr, a: Ints, b: Ints) -> Ints:
@@ -284,13 +284,13 @@ def dag_distance(parents: Csr, a: Ints, b: Ints) -> Ints:
     nodes, rows = np.unique(np.concatenate([a, b]), return_inverse=True)
     up = _climb_lengths(parents, nodes)
     a, b = rows[: a.size], rows[a.size :]
-    found = np.empty(a.size, dtype=np.int64)
-    for start in range(0, a.size, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
+    distance = np.empty(a.size, dtype=np.int64)
+    for start in range(0, a.size, _CHUNK_PAIRS):
+        chunk = slice(start, start + _CHUNK_PAIRS)
         from_a, from_b = up[a[chunk]], up[b[chunk]]
         both = sparse.csr_array((from_a + from_b).multiply(from_a.astype(bool).multiply(from_b.astype(bool))))
-        found[chunk] = _reduce_rows(np.minimum, both.indptr, both.data, empty=1) - 2
-    return found
+        distance[chunk] = _reduce_rows(np.minimum, both.indptr, both.data, empty=1) - 2
+    return distance
 
 
 def _climb_lengths(parents: Csr, nodes: Ints) -> sparse.csr_array:
