@@ -10,7 +10,7 @@ from arbora.text.terms import grams_of_words
 
 def test_text_without_spaces_is_cut_into_n_grams():
     assert split_any_script("我爱机器学习") == [*"我爱机器学习", "我爱", "爱机", "机器", "器学", "学习"]
-    assert split_any_script("a 手 ok", least=1) == ["a", "手", "ok"]
+    assert split_any_script("a 手 ok", min_length=1) == ["a", "手", "ok"]
     assert split_any_script("iPhone手机 ok") == ["iPhone", "手", "机", "手机", "ok"]
     assert "ภา" in split_any_script("ภาษาไทย")
     X = LtcVectorizer().fit_transform(["机器学习很好", "学习机器", "天气很好", "今天天气"])

@@ -40,7 +40,7 @@ def test_the_rows_are_those_of_a_vectorizer_without_memory(texts, stem, pattern)
 
 
 def test_few_words_are_remembered_and_long_ones_are_not(monkeypatch):
-    monkeypatch.setattr(known_words, "_MOST", 3)
+    monkeypatch.setattr(known_words, "_MAX_WORDS", 3)
     vectorizer = LtcVectorizer().fit(DOCUMENTS)
     texts = [" ".join(f"w{number} sea trees" for number in range(50)), "x" * 100 + " sea"]
     np.testing.assert_array_equal(vectorizer.transform(texts).toarray(), without_memory(vectorizer, texts))

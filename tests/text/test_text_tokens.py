@@ -55,7 +55,7 @@ def test_words_equal_the_analyzer_of_scikit_learn(documents, strip_accents, lowe
 
 
 def test_chunks_are_joined(monkeypatch):
-    monkeypatch.setattr(arbora.text.tokens, "_CHUNK", 100)
+    monkeypatch.setattr(arbora.text.tokens, "_CHUNK_TOKENS", 100)
     documents = ["the " + "ant bee " * 40, "", "cow", "the", "bee the " * 100, "", "ant"]
     tokens = tokenize(documents, rules(stop_words=["the"]))
     assert np.diff(tokens.indptr).tolist() == [2 * 40, 0, 1, 0, 100, 0, 1]

@@ -335,7 +335,7 @@ def test_fit_leaves_parameters_alone_and_state_is_plain():
 def test_state_alone_restores_the_vectorizer():
     fitted = LtcVectorizer(ngram_range=(1, 2)).fit(DOCUMENTS)
     restored = LtcVectorizer(**fitted.get_params())
-    for name in ("vocabulary_", "feature_names_", "idf_"):
+    for name in ("vocabulary_", "feature_names_", "idf_", "character_grams_"):
         setattr(restored, name, getattr(fitted, name))
     pickled = pickle.loads(pickle.dumps(fitted))
     for other in (restored, pickled):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import normalize
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.arrays import Array
+from arbora.arrays import Array, Matrix
+from arbora.core.estimator import RowEstimator
 from arbora.core.validation import check_not_negative, check_rows
 
 # --- Weights ``ltc``: counts to sparse rows of unit length --------------------------------------------------
@@ -29,7 +29,7 @@ from arbora.core.validation import check_not_negative, check_rows
 # log((1 + N) / (1 + df_t)) + 1, which is never zero.
 
 
-def inverse_document_frequency(df: npt.NDArray[np.integer], n_samples: int, smooth: bool = False) -> Array:
+def inverse_document_frequency(df: Matrix, n_samples: int, smooth: bool = False) -> Array:
     """Return log(N / df), or log((1 + N) / (1 + df)) + 1 if `smooth`.
 
     A document frequency of 0, possible with a given vocabulary, counts as 1.
@@ -44,9 +44,7 @@ def inverse_document_frequency(df: npt.NDArray[np.integer], n_samples: int, smoo
     return np.asarray(np.log(n_samples / np.maximum(df, 1)))
 
 
-def ltc_rows(
-    counts: sparse.csr_matrix, idf: npt.NDArray[np.floating], sublinear: bool = True
-) -> sparse.csr_matrix:
+def ltc_rows(counts: sparse.csr_matrix, idf: Matrix, sublinear: bool = True) -> sparse.csr_matrix:
     """Return weighted rows of unit length, or zero rows; `counts` is overwritten.
 
     Examples
@@ -83,7 +81,7 @@ def side_by_side(blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
 # --- `LtcTransformer`: ``ltc`` weights for data that are term counts already --------------------------------
 
 
-class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class LtcTransformer(RowEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Weight term counts by ``(1 + log tf) * log(N / df)`` and scale rows to unit length.
 
     `LtcVectorizer` applies the same weights to raw text. Counts should be whole numbers: the logarithm of a value
@@ -110,7 +108,11 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [0., 0., 1.]])
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+    _tags: ClassVar[Mapping[str, Any]] = {
+        "input_tags.positive_only": True,
+        "transformer_tags.preserves_dtype": ["float64", "float32"],
+    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sublinear_tf": ["boolean"],
         "smooth_idf": ["boolean"],
     }
@@ -161,10 +163,3 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         counts = sparse.csr_matrix(checked, copy=True)
         counts.eliminate_zeros()
         return counts
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -132,7 +132,7 @@ _EMOJI = (
 )
 _SAMPLE = 500  # texts whose script is determined
 _SAMPLE_CHARACTERS = 2000  # of each of them
-_LEAST_SHARE = 0.5  # of the letters in the script of the language
+_MIN_SHARE = 0.5  # of the letters in the script of the language
 _SCRIPT_OF = {
     "arabic": "ARABIC",
     "armenian": "ARMENIAN",
@@ -149,44 +149,37 @@ _SEVERAL_SCRIPTS = ("serbian", "none")
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """Return the pattern of tokens, the same with words of one character, and a character of an unspaced script."""
-    every = (chr(code) for code in range(0x300, min(sys.maxunicode, 0xFFFF)))
-    marks = "".join(one for one in every if unicodedata.category(one) in ("Mn", "Mc"))
+    characters = map(chr, range(0x300, min(sys.maxunicode, 0xFFFF)))
+    marks = "".join(mark for mark in characters if unicodedata.category(mark) in ("Mn", "Mc"))
     marks = re.sub(f"[{_UNSPACED}\ufe0f]", "", marks)
     letter = rf"(?:[^\W{_UNSPACED}]|[{marks}\u200c\u200d])"
     token = rf"[{_UNSPACED}]+|{_EMOJI}|[^\W{_UNSPACED}]{letter}"
     return re.compile(token + "+"), re.compile(token + "*"), re.compile(f"[{_UNSPACED}]")
 
 
-def split_any_script(text: str, least: int = 2) -> list[str]:
-    r"""Split text of any script into tokens: words of `least` (1 or 2) or more characters, n-grams, emoji.
+def split_any_script(text: str, min_length: int = 2) -> list[str]:
+    r"""Split text of any script into tokens: words of `min_length` (1 or 2) or more characters, n-grams, emoji.
 
     Examples
     --------
     >>> split_any_script("naïve 机器学 ok👍")
     ['naïve', '机', '器', '学', '机器', '器学', 'ok', '👍']
     """
-    longer, every, unspaced = _patterns()
-    found = (longer if least > 1 else every).findall(text)
+    longer, all_words, unspaced = _patterns()
+    tokens = (longer if min_length > 1 else all_words).findall(text)
     if unspaced.search(text) is None:
-        return found
-    split: list[str] = []
-    for one in found:
-        if unspaced.match(one):
-            split += _n_grams(one)
-        else:
-            split.append(one)
-    return split
+        return tokens
+    return [part for token in tokens for part in (_n_grams(token) if unspaced.match(token) else [token])]
 
 
 def _n_grams(run: str) -> list[str]:
     ideographs = re.match(f"[{_IDEOGRAPHS}]", run) is not None
     lengths = (1, 2) if ideographs else (2, 3)
-    found = [run[start : start + n] for n in lengths for start in range(len(run) - n + 1)]
-    return found or [run]
+    return [run[start : start + n] for n in lengths for start in range(len(run) - n + 1)] or [run]
 
 
 def is_one_letter(token: str) -> bool:
-    """Return whether a token is a word of one character, which `split_any_script` drops unless `least` is 1.
+    """Return whether a token is a word of one character, which `split_any_script` drops unless `min_length` is 1.
 
     Examples
     --------
@@ -242,7 +235,7 @@ def script_warning(texts: Sequence[str], language: str | None) -> str | None:
     if language is None or language in _SEVERAL_SCRIPTS:
         return None
     shares = letter_shares(texts)
-    if not shares or shares.get(_SCRIPT_OF.get(language, "LATIN"), 0.0) >= _LEAST_SHARE:
+    if not shares or shares.get(_SCRIPT_OF.get(language, "LATIN"), 0.0) >= _MIN_SHARE:
         return None
     script = max(shares, key=lambda name: shares[name])
     names = {
@@ -250,5 +243,7 @@ def script_warning(texts: Sequence[str], language: str | None) -> str | None:
         "HIRAGANA": "Japanese characters",
         "KATAKANA": "Japanese characters",
     }
-    found = names.get(script, script.capitalize() + " letters")
-    return f"the texts have mostly {found}, but the language is {language}: choose another language, or none"
+    letters = names.get(script, script.capitalize() + " letters")
+    return (
+        f"the texts have mostly {letters}, but the language is {language}: choose another language, or none"
+    )

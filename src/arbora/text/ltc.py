@@ -1,12 +1,11 @@
 """`LtcVectorizer`: tokens, stop words, stems, n-grams and ``ltc`` weights with scikit-learn's interface.
 
-The steps are functions of four modules: `tokens` (documents to word ids), `terms` (words to counted stems and
-n-grams), `characters` (words to counted character n-grams) and `weights` (counts to rows of unit length, with the
-equations).
+The steps are functions of three modules: `tokens` (documents to word ids), `terms` (words to counted stems, n-grams
+and character n-grams) and `counts` (counts to rows of unit length, with the equations).
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise, repeat
 from numbers import Integral
@@ -17,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags, check_array
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.estimator import warn_caller
+from arbora.core.estimator import RowEstimator, warn_caller
 from arbora.core.validation import check_structure
 from arbora.text.counts import inverse_document_frequency, ltc_rows, side_by_side
 from arbora.text.terms import (
     commonest_forms,
     count,
+    count_columns,
     count_grams,
     document_frequencies,
     grams,
@@ -57,8 +57,8 @@ from arbora.text.tokens import (
 # first seen and remembers it, up to a limit, so that memory is constant.
 
 
-_MOST = 1 << 17  # words remembered
-_LONGEST = 64  # characters; longer words are looked up each time
+_MAX_WORDS = 1 << 17  # that are remembered
+_MAX_LENGTH = 64  # characters; longer words are looked up each time
 
 
 class KnownWords(dict[str, int]):
@@ -96,8 +96,8 @@ class KnownWords(dict[str, int]):
         column = -1
         if word not in self._rules.dropped:
             column = self._vocabulary.get(self._rules.stem([word])[0], -1)
-        if len(word) <= _LONGEST:
-            if len(self) >= _MOST:
+        if len(word) <= _MAX_LENGTH:
+            if len(self) >= _MAX_WORDS:
                 self.clear()
             self[word] = column
         return column
@@ -124,19 +124,13 @@ def count_known(
         buffer.extend(map(look_up, split(normalize(check_document(document, row)))))
         ends.append(len(buffer))
     columns = np.frombuffer(buffer, dtype=np.int32) if buffer else np.empty(0, dtype=np.int32)
-    known = columns >= 0
-    indptr = np.concatenate(([0], np.cumsum(known)))[np.frombuffer(ends, dtype=np.int64)]
-    columns = columns[known]
-    shape = (len(indptr) - 1, n_columns)
-    counts = sparse.csr_matrix((np.ones(len(columns), dtype=dtype), columns, indptr), shape=shape)
-    counts.sum_duplicates()  # also sorts the indices of each row
-    return counts
+    return count_columns(columns, np.frombuffer(ends, dtype=np.int64), n_columns, dtype)
 
 
 # --- `LtcVectorizer`: tokens, stop words, stems, n-grams and ``ltc`` weights with scikit-learn's interface ---
 
 
-class LtcVectorizer(TransformerMixin, BaseEstimator):
+class LtcVectorizer(RowEstimator, TransformerMixin, BaseEstimator):
     r"""Convert documents to sparse rows of unit length: stop words, stems, n-grams and ``ltc`` weights.
 
     The interface is that of scikit-learn's ``TfidfVectorizer``. Features are stems, but have readable names:
@@ -209,6 +203,11 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     array(['cat', 'dogs', 'sat', 'two'], dtype=object)
     """
 
+    _tags: ClassVar[Mapping[str, Any]] = {
+        "input_tags.string": True,
+        "input_tags.two_d_array": False,
+        "input_tags.sparse": False,
+    }
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "stop_words": [StrOptions({"english"}), list, tuple, set, frozenset, None],
         "stem": [str, None],
@@ -327,7 +326,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rules = self._rules()
-        if check_ngram_range(self.ngram_range) == (1, 1) and not getattr(self, "character_grams_", None):
+        if check_ngram_range(self.ngram_range) == (1, 1) and not self.character_grams_:
             words = self._remembered_words(rules)
             counts = count_known(raw_documents, rules, words, len(self.vocabulary_), self.dtype)
             return ltc_rows(counts, self.idf_, self.sublinear_tf)
@@ -425,7 +424,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         """
         rules = self.rules()
         dtype, limits = check_dtype(self.dtype), check_ngram_range(self.ngram_range)
-        given = [] if self.vocabulary is None else given_terms(self.vocabulary, rules, limits)
+        terms = [] if self.vocabulary is None else given_terms(self.vocabulary, rules, limits)
         n_samples = len(tokens.indptr) - 1
         if n_samples == 0:
             raise ValueError("no documents: the iterable is empty")
@@ -434,7 +433,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
             self.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
         else:
             self.feature_names_ = list(map(str, self.vocabulary))
-            self.vocabulary_ = dict(zip(given, range(len(given)), strict=True))
+            self.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
             counts = self._count_known(tokens, rules)
         blocks = [counts]
         self.character_grams_: list[str] = []
@@ -463,13 +462,13 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         X : csr_matrix of shape (n_samples, n_features)
         """
         blocks = [self._count_known(tokens, self._rules())]
-        if getattr(self, "character_grams_", None):
+        if self.character_grams_:
             grams, of_words = grams_of_words(tokens.words, check_ngram_range(self.characters or (1, 1)))
             column_of = dict(zip(self.character_grams_, range(len(self.character_grams_)), strict=True))
-            known = np.array([gram in column_of for gram in grams], bool)
+            has_column = np.array([gram in column_of for gram in grams], bool)
             columns = [column_of[gram] for gram in grams if gram in column_of]
             move = sparse.csr_array(
-                (np.ones(len(columns), np.float32), (np.flatnonzero(known), columns)),
+                (np.ones(len(columns), np.float32), (np.flatnonzero(has_column), columns)),
                 shape=(len(grams), len(column_of)),
             )
             blocks.append(
@@ -483,14 +482,14 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         counts = count_grams(tokens.ids, tokens.indptr, of_words, self.dtype)
         # N-grams of a single document are dropped: most are parts of rare words, which have a column already.
         n_samples = counts.shape[0]
-        least = self.min_df * n_samples if isinstance(self.min_df, float) else self.min_df
-        kept = np.flatnonzero(document_frequencies(counts) >= max(least, min(2, n_samples)))
-        self.character_grams_ = [grams[k] for k in kept.tolist()]
-        return counts[:, kept]
+        min_documents = self.min_df * n_samples if isinstance(self.min_df, float) else self.min_df
+        columns = np.flatnonzero(document_frequencies(counts) >= max(min_documents, min(2, n_samples)))
+        self.character_grams_ = [grams[k] for k in columns.tolist()]
+        return counts[:, columns]
 
     def _weigh(self, blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
         """Give the counts of each block their weights; rows have unit length."""
-        if getattr(self, "balanced", False) and self.vocabulary is None:
+        if self.balanced and self.vocabulary is None:
             lengths = np.fromiter((term.count(" ") for term in self.vocabulary_), np.int64)
             cuts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
             blocks = [*(blocks[0][:, start:stop] for start, stop in pairwise(cuts)), *blocks[1:]]
@@ -512,13 +511,13 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
                 "empty vocabulary: the documents contain no term; they may be empty, contain only stop words, "
                 "be shorter than ngram_range, or use characters that token_pattern does not match"
             )
-        kept = select(counts, self.min_df, self.max_df, self.max_features)
+        is_kept = select(counts, self.min_df, self.max_df, self.max_features)
         terms, names = [], []
         edges = np.cumsum([len(level_terms) for level_terms, _ in runs])[:-1]
-        for (level_terms, forms), keep in zip(runs, np.split(kept, edges), strict=True):
+        for (level_terms, forms), keep in zip(runs, np.split(is_kept, edges), strict=True):
             terms += join(level_terms[keep], stems)
             names += join(forms[keep], tokens.words)
-        return terms, names, counts if kept.all() else counts[:, np.flatnonzero(kept)]
+        return terms, names, counts if is_kept.all() else counts[:, np.flatnonzero(is_kept)]
 
     def _count_known(self, tokens: Tokens, rules: Rules) -> sparse.csr_matrix:
         """Count the terms of the vocabulary."""
@@ -554,9 +553,3 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
             stop_words=self.stop_words,
             stem=self.stem,
         )
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags

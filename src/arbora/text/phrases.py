@@ -25,7 +25,7 @@ from arbora.text.terms import number_stems
 from arbora.text.tokens import Tokens, make_rules, tokenize
 
 _STICKY = 0.45  # least normalised mutual information of a phrase
-_LEAST_DOCUMENTS = 5  # that a phrase occurs in
+_MIN_DOCUMENTS = 5  # of a phrase
 
 
 class Forms(NamedTuple):
@@ -73,35 +73,35 @@ def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool
     [0, 1, 1, 2, 3, 3, 4, 4]
     """
     rules = vectorizer.rules()
-    every = make_rules(
+    all_words = make_rules(
         lowercase=vectorizer.lowercase,
         strip_accents=vectorizer.strip_accents,
         token_pattern=vectorizer.token_pattern,
         stop_words=None,
         stem=None,
     )
-    tokens = tokenize(texts, every)
+    tokens = tokenize(texts, all_words)
     stems, stem_of = number_stems(rules.stem(tokens.words))
-    known = np.array([stem in vectorizer.vocabulary_ for stem in stems], bool)[stem_of]
-    known &= np.array([word not in rules.dropped for word in tokens.words], bool)
-    used, term_of = np.unique(stem_of[known], return_inverse=True)
+    has_term = np.array([stem in vectorizer.vocabulary_ for stem in stems], bool)[stem_of]
+    has_term &= np.array([word not in rules.dropped for word in tokens.words], bool)
+    used, term_of = np.unique(stem_of[has_term], return_inverse=True)
     word_term = np.full(len(tokens.words), -1)
-    word_term[known] = term_of  # words that share a stem are one term
-    words = np.flatnonzero(known)
+    word_term[has_term] = term_of  # words that share a stem are one term
+    words = np.flatnonzero(has_term)
     owner = np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))
-    here = known[tokens.ids]
+    here = has_term[tokens.ids]
     form_of = np.full(len(tokens.words), -1)
     form_of[words] = np.arange(len(words))
     pairs_of_words = [(owner[here], form_of[tokens.ids[here]])]
     names, terms = [tokens.words[word] for word in words.tolist()], word_term[words]
     parts = np.full((len(used), 2), -1)
     if phrases:
-        found = _phrases(tokens, owner, word_term)
-        pairs_of_words.append((found.owner, found.form + len(names)))
-        names += [f"{tokens.words[a]} {tokens.words[b]}" for a, b in found.words.tolist()]
-        terms = np.concatenate([terms, found.terms + len(parts)])
-        parts = np.vstack([parts, found.parts])
-    rows, columns = (np.concatenate(one) for one in zip(*pairs_of_words, strict=True))
+        pairs = _phrases(tokens, owner, word_term)
+        pairs_of_words.append((pairs.owner, pairs.form + len(names)))
+        names += [f"{tokens.words[a]} {tokens.words[b]}" for a, b in pairs.words.tolist()]
+        terms = np.concatenate([terms, pairs.terms + len(parts)])
+        parts = np.vstack([parts, pairs.parts])
+    rows, columns = (np.concatenate(positions) for positions in zip(*pairs_of_words, strict=True))
     n_documents = len(tokens.indptr) - 1
     documents = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_documents, len(names)))
     documents.sum_duplicates()
@@ -109,7 +109,7 @@ def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool
     return Forms(documents, names, terms.astype(np.int64), parts.astype(np.int64))
 
 
-class _Found(NamedTuple):
+class _Phrases(NamedTuple):
     """Occurrences of phrases (document, form), words of the forms, terms of the forms, and words of the terms."""
 
     owner: Ints
@@ -119,30 +119,30 @@ class _Found(NamedTuple):
     parts: Ints
 
 
-def _phrases(tokens: Tokens, owner: Ints, word_term: Ints) -> _Found:
+def _phrases(tokens: Tokens, owner: Ints, word_term: Ints) -> _Phrases:
     """Find the pairs of neighbouring words that stick together."""
     n_terms, n_words = int(word_term.max(initial=-1)) + 1, len(tokens.words)
     term = word_term[tokens.ids]
-    at = np.flatnonzero((term[:-1] >= 0) & (term[1:] >= 0) & (owner[:-1] == owner[1:]))
-    first, second = term[at], term[at + 1]
+    place = np.flatnonzero((term[:-1] >= 0) & (term[1:] >= 0) & (owner[:-1] == owner[1:]))
+    first, second = term[place], term[place + 1]
     keys, pair = np.unique(first.astype(np.int64) * n_terms + second, return_inverse=True)
     count = np.bincount(pair, minlength=len(keys))
-    seen = np.unique(pair.astype(np.int64) * len(tokens.indptr) + owner[at]) // len(tokens.indptr)
-    n_documents = np.bincount(seen, minlength=len(keys))
+    documents = np.unique(pair.astype(np.int64) * len(tokens.indptr) + owner[place]) // len(tokens.indptr)
+    n_documents = np.bincount(documents, minlength=len(keys))
     single, total = np.bincount(term[term >= 0], minlength=n_terms), max(len(term), 1)
     left, right = np.divmod(keys, max(n_terms, 1))
     joint = count / total
     with np.errstate(divide="ignore", invalid="ignore"):
         sticky = np.log(joint * total**2 / (single[left] * single[right])) / -np.log(joint)
-    kept = np.flatnonzero((n_documents >= _LEAST_DOCUMENTS) & (sticky >= _STICKY) & (left != right))
+    sticking = np.flatnonzero((n_documents >= _MIN_DOCUMENTS) & (sticky >= _STICKY) & (left != right))
     new = np.full(len(keys), -1)
-    new[kept] = np.arange(len(kept))
+    new[sticking] = np.arange(len(sticking))
     inside = new[pair] >= 0
-    at, pair = at[inside], new[pair[inside]]
+    place, pair = place[inside], new[pair[inside]]
     forms, form = np.unique(
-        tokens.ids[at].astype(np.int64) * n_words + tokens.ids[at + 1], return_inverse=True
+        tokens.ids[place].astype(np.int64) * n_words + tokens.ids[place + 1], return_inverse=True
     )
     terms = np.zeros(len(forms), np.int64)
     terms[form] = pair
     words: Any = np.column_stack(np.divmod(forms, max(n_words, 1)))
-    return _Found(owner[at], form, words, terms, np.column_stack([left[kept], right[kept]]))
+    return _Phrases(owner[place], form, words, terms, np.column_stack([left[sticking], right[sticking]]))

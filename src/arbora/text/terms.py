@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from arbora.arrays import Ints, Matrix
 from arbora.text.tokens import Tokens
 
 # --- Character n-grams within words, counted once per distinct word -----------------------------------------
@@ -81,8 +82,8 @@ def grams_of_words(words: Sequence[str], limits: tuple[int, int]) -> tuple[list[
 
 
 def count_grams(
-    ids: npt.NDArray[np.integer],
-    indptr: npt.NDArray[np.integer],
+    ids: Matrix,
+    indptr: Matrix,
     grams: sparse.csr_array,
     dtype: npt.DTypeLike,
 ) -> sparse.csr_matrix:
@@ -98,15 +99,12 @@ def count_grams(
     shape = (len(indptr) - 1, grams.shape[0])
     words = sparse.csr_array((np.ones(len(ids), dtype=dtype), ids, indptr), shape=shape, copy=True)
     words.sum_duplicates()
-    found = sparse.csr_matrix(words @ grams)
-    found.sort_indices()
-    return found
+    counts = sparse.csr_matrix(words @ grams)
+    counts.sort_indices()
+    return counts
 
 
 # --- Words to terms: stems and their n-grams, counted with arrays -------------------------------------------
-
-
-Ids = npt.NDArray[np.integer]
 
 
 class Grams(NamedTuple):
@@ -126,14 +124,14 @@ class Grams(NamedTuple):
         Stems of each term, in lexicographic order.
     """
 
-    ids: Ids
-    indptr: Ids
-    forms: Ids
-    term_of: Ids
-    terms: Ids
+    ids: Matrix
+    indptr: Matrix
+    forms: Matrix
+    term_of: Matrix
+    terms: Matrix
 
 
-def number_stems(stems: list[str]) -> tuple[list[str], Ids]:
+def number_stems(stems: list[str]) -> tuple[list[str], Matrix]:
     """Return the distinct stems in alphabetical order, and the index of the stem of each word.
 
     Examples
@@ -147,7 +145,7 @@ def number_stems(stems: list[str]) -> tuple[list[str], Ids]:
     return distinct, np.fromiter(map(number.__getitem__, stems), dtype=np.int32, count=len(stems))
 
 
-def grams(tokens: Tokens, stem_of: Ids, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
+def grams(tokens: Tokens, stem_of: Matrix, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
     """Yield the runs of each length in `ngram_range`, both ends included.
 
     Examples
@@ -169,14 +167,14 @@ def grams(tokens: Tokens, stem_of: Ids, n_stems: int, ngram_range: tuple[int, in
             yield level
 
 
-def _lengthen(level: Grams, tokens: Tokens, stem_of: Ids, n_stems: int) -> Grams:
+def _lengthen(level: Grams, tokens: Tokens, stem_of: Matrix, n_stems: int) -> Grams:
     """Extend each run by the next word; runs at the end of a document are dropped."""
     n = level.forms.shape[1]
     runs = np.maximum(np.diff(tokens.indptr) - n, 0)
     indptr = np.concatenate(([0], np.cumsum(runs)))
 
-    def positions(start_of_document: Ids) -> Ids:
-        return np.arange(indptr[-1]) + np.repeat(start_of_document[:-1] - indptr[:-1], runs)
+    def positions(start_of_document: Matrix) -> Matrix:
+        return np.asarray(np.arange(indptr[-1]) + np.repeat(start_of_document[:-1] - indptr[:-1], runs))
 
     heads, tails = level.ids[positions(level.indptr)], tokens.ids[positions(tokens.indptr) + n]
     shorter, last, ids = _pairs(heads, tails, len(tokens.words))
@@ -185,14 +183,14 @@ def _lengthen(level: Grams, tokens: Tokens, stem_of: Ids, n_stems: int) -> Grams
     return Grams(ids, indptr, forms, term_of, np.column_stack((level.terms[shorter], last)))
 
 
-def _pairs(left: Ids, right: Ids, n_right: int) -> tuple[Ids, Ids, Ids]:
+def _pairs(left: Matrix, right: Matrix, n_right: int) -> tuple[Matrix, Matrix, Matrix]:
     """Distinct pairs in order, as two columns, and the pair of each position."""
     keys, inverse = np.unique(left.astype(np.int64) * n_right + right, return_inverse=True)
     distinct_left, distinct_right = np.divmod(keys, max(n_right, 1))
     return distinct_left, distinct_right.astype(np.int32), inverse.astype(np.int32)
 
 
-def join(runs: Ids, words: list[str]) -> list[str]:
+def join(runs: Matrix, words: list[str]) -> list[str]:
     """Return runs of word ids as strings.
 
     Examples
@@ -204,7 +202,7 @@ def join(runs: Ids, words: list[str]) -> list[str]:
     return list(columns[0]) if len(columns) == 1 else list(map(" ".join, zip(*columns, strict=True)))
 
 
-def commonest_forms(level: Grams) -> Ids:
+def commonest_forms(level: Grams) -> Matrix:
     """Return the most frequent form of each term; ties are broken alphabetically.
 
     Examples
@@ -220,7 +218,7 @@ def commonest_forms(level: Grams) -> Ids:
     return order[first]
 
 
-def count(level: Grams, column_of: Ids, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
+def count(level: Grams, column_of: Matrix, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
     """Count the terms of each document; ``column_of[term]`` is -1 for a term without a column.
 
     Examples
@@ -230,19 +228,22 @@ def count(level: Grams, column_of: Ids, n_columns: int, dtype: npt.DTypeLike) ->
     >>> count(level, np.array([-1, 0]), 1, np.float32).toarray()
     array([[2.]], dtype=float32)
     """
-    columns = column_of[level.term_of][level.ids]
-    indptr = level.indptr
-    known = columns >= 0
-    if not known.all():
-        indptr = np.concatenate(([0], np.cumsum(known)))[indptr]
-        columns = columns[known]
+    return count_columns(column_of[level.term_of][level.ids], level.indptr, n_columns, dtype)
+
+
+def count_columns(columns: Matrix, indptr: Matrix, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
+    """Count the columns of the terms of each document; -1 is a term without a column."""
+    has_column = columns >= 0
+    if not has_column.all():
+        indptr = np.concatenate(([0], np.cumsum(has_column)))[indptr]
+        columns = columns[has_column]
     shape = (len(indptr) - 1, n_columns)
     counts = sparse.csr_matrix((np.ones(len(columns), dtype=dtype), columns, indptr), shape=shape)
     counts.sum_duplicates()  # also sorts the indices of each row
     return counts
 
 
-def document_frequencies(counts: sparse.csr_matrix) -> npt.NDArray[np.int64]:
+def document_frequencies(counts: sparse.csr_matrix) -> Ints:
     """Return the number of rows in which each column is not zero."""
     return np.bincount(counts.indices, minlength=counts.shape[1])
 
@@ -269,14 +270,14 @@ def select(
             f"in a collection of {n_samples}"
         )
     df = document_frequencies(counts)
-    kept = (df >= lowest) & (df <= highest)
-    if max_features is not None and kept.sum() > max_features:
+    is_kept = (df >= lowest) & (df <= highest)
+    if max_features is not None and is_kept.sum() > max_features:
         frequency = np.bincount(counts.indices, weights=counts.data, minlength=counts.shape[1])
-        best = np.argsort(np.where(kept, -frequency, np.inf), kind="stable")[:max_features]
-        kept = np.zeros_like(kept)
-        kept[best] = True
-    if not kept.any():
+        best = np.argsort(np.where(is_kept, -frequency, np.inf), kind="stable")[:max_features]
+        is_kept = np.zeros_like(is_kept)
+        is_kept[best] = True
+    if not is_kept.any():
         raise ValueError(
-            f"none of {len(kept)} terms is left after pruning; lower min_df={min_df} or raise max_df={max_df}"
+            f"none of {len(is_kept)} terms is left after pruning; lower min_df={min_df} or raise max_df={max_df}"
         )
-    return kept
+    return is_kept

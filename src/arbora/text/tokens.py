@@ -23,6 +23,7 @@ import numpy.typing as npt
 import Stemmer
 from sklearn.feature_extraction.text import strip_accents_ascii, strip_accents_unicode
 
+from arbora.arrays import Ints, Matrix
 from arbora.text.languages import resolve_stop_words, split_any_script
 
 # --- Validation of documents and parameters -----------------------------------------------------------------
@@ -103,7 +104,7 @@ ALL_PATTERN = "all"
 
 _ASCII_TO_WORDS = {code: chr(code) if re.match(r"\w", chr(code)) else " " for code in range(128)}
 _ONE_LETTER_WORDS = frozenset(_ASCII_TO_WORDS.values()) - {" "}
-_CHUNK = 1 << 20  # tokens converted to an array at a time; bounds the temporary memory
+_CHUNK_TOKENS = 1 << 20  # tokens converted to an array at a time; bounds the temporary memory
 _ACCENTS = {None: None, "ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
 
 
@@ -141,8 +142,8 @@ class Tokens(NamedTuple):
         Distinct words in alphabetical order; ids do not depend on the order of documents.
     """
 
-    ids: npt.NDArray[np.int32]
-    indptr: npt.NDArray[np.int64]
+    ids: Matrix
+    indptr: Ints
     words: list[str]
 
 
@@ -175,7 +176,7 @@ def _make_split(token_pattern: str) -> Callable[[str], list[str]]:
     if token_pattern == AUTO_PATTERN:
         return _with_ascii_split(split_any_script)
     if token_pattern == ALL_PATTERN:
-        return _with_ascii_split(partial(split_any_script, least=1))
+        return _with_ascii_split(partial(split_any_script, min_length=1))
     try:
         pattern = re.compile(token_pattern)
     except re.error as error:
@@ -242,21 +243,21 @@ def tokenize(documents: object, rules: Rules) -> Tokens:
     number.update(zip(rules.dropped, range(len(rules.dropped)), strict=True))  # the lowest ids
     look_up, normalize, split = number.__getitem__, rules.normalize, rules.split
     buffer, ends = array("i"), array("q")
-    chunks: list[npt.NDArray[np.int32]] = []
-    lengths: list[npt.NDArray[np.int64]] = []
+    chunks: list[Matrix] = []
+    lengths: list[Ints] = []
 
     def flush() -> None:
         ids = np.array(buffer, dtype=np.int32) - np.int32(len(rules.dropped))
-        kept = ids >= 0
-        so_far = np.concatenate(([0], np.cumsum(kept)))
+        is_word = ids >= 0
+        so_far = np.concatenate(([0], np.cumsum(is_word)))
         lengths.append(np.diff(so_far[np.array(ends, dtype=np.int64)], prepend=0))
-        chunks.append(ids[kept])
+        chunks.append(ids[is_word])
         del buffer[:], ends[:]
 
     for row, document in enumerate(check_collection(documents)):
         buffer.extend(map(look_up, split(normalize(check_document(document, row)))))
         ends.append(len(buffer))
-        if len(buffer) >= _CHUNK:
+        if len(buffer) >= _CHUNK_TOKENS:
             flush()
     flush()
 
@@ -269,7 +270,7 @@ def tokenize(documents: object, rules: Rules) -> Tokens:
     return Tokens(rank[np.concatenate(chunks)], indptr, [first_seen[i] for i in order])
 
 
-def take_documents(tokens: Tokens, rows: npt.NDArray[np.integer]) -> Tokens:
+def take_documents(tokens: Tokens, rows: Matrix) -> Tokens:
     """Return the tokens of some documents, with the words that they have.
 
     Examples
@@ -296,13 +297,13 @@ def drop_words(tokens: Tokens, dropped: Collection[str]) -> Tokens:
     >>> words, ids.tolist(), indptr.tolist()
     (['bee'], [0], [0, 1, 1])
     """
-    kept = np.array([word not in dropped for word in tokens.words], bool)
-    if kept.all():
+    is_kept = np.array([word not in dropped for word in tokens.words], bool)
+    if is_kept.all():
         return tokens
-    here = kept[tokens.ids]
-    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    here = is_kept[tokens.ids]
+    number = np.cumsum(is_kept, dtype=np.int32) - np.int32(1)
     indptr = np.concatenate(([0], np.cumsum(here)))[tokens.indptr]
-    words = [word for word, keep in zip(tokens.words, kept.tolist(), strict=True) if keep]
+    words = [word for word, keep in zip(tokens.words, is_kept.tolist(), strict=True) if keep]
     return Tokens(number[tokens.ids[here]], indptr, words)
 
 
