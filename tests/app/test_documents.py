@@ -15,7 +15,7 @@ from arbora.app.documents import Documents, join_documents
 from arbora.app.labels import check_labels, tree_of_labels
 from arbora.app.reading import Source, guess_format, iter_documents, read_documents
 from arbora.datasets import DataFormatError
-from arbora.datasets.readers.texts import Fields
+from arbora.datasets.readers.records import Fields
 from arbora.structure import Hierarchy
 
 ROWS = [

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 
-from arbora.cli.reports import MOST_ROWS, shorten_tables, to_json
+from arbora.cli.reports import MAX_ROWS, shorten_tables, to_json
 from arbora.metrics.table import Table
 
 
@@ -13,10 +13,10 @@ def test_long_tables_are_shortened():
     report = f"before\n\n{table}\n\nafter\n\n{table}"
     short = shorten_tables(report).split("\n")
     assert short.count("... and 12 more (--all prints all)") == 2
-    assert sum(line.startswith("t") for line in short) == 2 * MOST_ROWS
+    assert sum(line.startswith("t") for line in short) == 2 * MAX_ROWS
     assert short[0] == "before"
     assert "after" in short
-    few = str(Table(("Topic",), tuple((f"t{i}",) for i in range(MOST_ROWS))))
+    few = str(Table(("Topic",), tuple((f"t{i}",) for i in range(MAX_ROWS))))
     assert shorten_tables(few) == few
     assert shorten_tables("- a\n---\n") == "- a\n---\n"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from arbora.datasets import DataFormatError, read_cluto, read_csv, read_folder, read_hmc_arff, read_jsonl
-from arbora.datasets.readers.texts import Fields, Reading, csv_rows
+from arbora.datasets.readers.records import Fields, Reading, csv_rows
 
 any_text = st.text(st.characters(codec="utf-8"), max_size=40)
 name = st.text(

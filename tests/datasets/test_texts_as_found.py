@@ -15,10 +15,9 @@ from arbora.datasets import (
     read_jsonl,
 )
 from arbora.datasets.readers.files import LineDecoder, TextLines, binary_kind, decode, sniff_encoding
-from arbora.datasets.readers.texts.delimited import sniff_separator
-from arbora.datasets.readers.texts.folder import file_text, record_reader
-from arbora.datasets.readers.texts.html_text import clean_html, html_text
-from arbora.datasets.readers.texts.records import Fields, Reading
+from arbora.datasets.readers.folder import file_text, record_reader
+from arbora.datasets.readers.html_text import clean_html, html_text
+from arbora.datasets.readers.records import Fields, Reading, sniff_separator
 from support.office_files import docx_bytes, pdf_bytes
 
 WESTERN = "Der Käse kostet 5 € – “très bon”, dit l’élève"

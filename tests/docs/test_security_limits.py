@@ -24,8 +24,8 @@ def numbers_of(row: str) -> list[int]:
 def test_the_limits_of_files_are_those_of_the_code():
     assert numbers_of("unpacked size of a compressed file") == [files.MAX_UNPACKED]
     assert numbers_of("unpacked size of a compressed hierarchy") == [read.MAX_UNPACKED]
-    assert numbers_of("characters of one number in svmlight") == [svmlight._LONGEST_VALUE]
-    assert numbers_of("levels of a class path") == [base._DEEPEST]
+    assert numbers_of("characters of one number in svmlight") == [svmlight._MAX_VALUE]
+    assert numbers_of("levels of a class path") == [base._MAX_LEVELS]
 
 
 def test_the_limits_of_the_server_are_those_of_the_code():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arbora.app.reading import make_source, read_documents
 from arbora.datasets import DataFormatError, SkippedRecords, read_csv, read_folder, read_json
-from arbora.datasets.readers.texts.html_text import html_text
+from arbora.datasets.readers.html_text import html_text
 from fuzz.mutate import mutate
 from fuzz.target import ACCEPTED, REFUSED
 from support.office_files import docx_bytes, pdf_bytes

@@ -105,13 +105,13 @@ def predict_with_probability(model: Any, X: Any) -> Predictions:
     confidence: list[float] = []
     for chunk in chunks(X.shape[0], len(model.classes_)):
         proba = model.predict_proba(X[chunk])
-        found = label_names_of(model, model.predict(X[chunk]))
-        labels += found
-        for row, given in enumerate(found):
+        predicted = label_names_of(model, model.predict(X[chunk]))
+        labels += predicted
+        for row, names in enumerate(predicted):
             if several:
-                probability.append([float(proba[row, column_of[name]]) for name in given])
+                probability.append([float(proba[row, column_of[name]]) for name in names])
             else:
-                probability.append(float(proba[row, column_of[given]]))
+                probability.append(float(proba[row, column_of[names]]))
         best += proba.argmax(axis=1).tolist()
         confidence += proba.max(axis=1).tolist()
     return Predictions(labels, probability, model.classes_[best].tolist(), np.array(confidence))
@@ -173,19 +173,19 @@ def answer(
     """
     check_structure(X)
     X = sp.csr_array(X)
-    known = np.flatnonzero(known_rows(X))
+    with_words = np.flatnonzero(known_rows(X))
     answers: list[dict[str, Any]] = [{"note": UNKNOWN_WORDS} for _ in range(X.shape[0])]
     width = len(getattr(model, "nodes_", ())) or getattr(model, "n_components_", 1)
-    for chunk in chunks(len(known), width):
-        rows = known[chunk]
+    for chunk in chunks(len(with_words), width):
+        rows = with_words[chunk]
         if hasattr(model, "known_classes_"):
-            found = _answer_groups(model, X[rows], feature_names, n_words, titles or {}, centres)
+            chunk_answers = _answer_groups(model, X[rows], feature_names, n_words, titles or {}, centres)
         elif hasattr(model, "classes_"):
-            found = _answer_classes(model, X[rows], feature_names, n_words, threshold)
+            chunk_answers = _answer_classes(model, X[rows], feature_names, n_words, threshold)
         else:
-            found = _answer_topics(model, X[rows], feature_names, n_words, titles or {})
-        for row, one in zip(rows.tolist(), found, strict=True):
-            answers[row] = one
+            chunk_answers = _answer_topics(model, X[rows], feature_names, n_words, titles or {})
+        for row, entry in zip(rows.tolist(), chunk_answers, strict=True):
+            answers[row] = entry
     return answers
 
 
@@ -205,8 +205,8 @@ def _answer_classes(
     leading = near[:, 0].tolist() if several else [path[-1] for path in paths]
     words = None
     if n_words:  # more than wanted, since character n-grams are not shown beside words
-        more = explain(model, X, feature_names, classes=leading, n_words=_PER_WORD * n_words)
-        words = [whole_words(some, n_words) for some in more]
+        features = explain(model, X, feature_names, classes=leading, n_words=_PER_WORD * n_words)
+        words = [whole_words(some, n_words) for some in features]
     answers = []
     for row in range(X.shape[0]):
 
@@ -214,13 +214,13 @@ def _answer_classes(
             steps = [[name, _round(proba[row, node_of[name]])] for name in path]
             return {"label": path[-1], "probability": steps[-1][1], "path": steps}
 
-        found: dict[str, Any] = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
-        found["nearest"] = [[name, _round(p)] for name, p in zip(near[row], near_values[row], strict=True)]
+        entry: dict[str, Any] = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
+        entry["nearest"] = [[name, _round(p)] for name, p in zip(near[row], near_values[row], strict=True)]
         if backoff is not None:
-            found["backoff"] = backoff[row]
+            entry["backoff"] = backoff[row]
         if words is not None:
-            found["words"] = [[word, round(part, 4)] for word, part in words[row]]
-        answers.append(found)
+            entry["words"] = [[word, round(part, 4)] for word, part in words[row]]
+        answers.append(entry)
     return answers
 
 
@@ -232,7 +232,7 @@ def whole_words(words: Sequence[tuple[str, float]], n_words: int) -> list[tuple[
     >>> whole_words([("…ing", 2.0), ("king", 1.0)], 5)
     [('king', 1.0)]
     """
-    whole = [one for one in words if not is_fragment(one[0])]
+    whole = [pair for pair in words if not is_fragment(pair[0])]
     return list(whole or words)[:n_words]
 
 
@@ -291,7 +291,7 @@ def _answer_topics(
     for row, best in enumerate(order[:, 0].tolist()):
         path = tree.path(tree.names[best]) if tree is not None else [names[best]]
         ids = tree.encode(path).tolist() if tree is not None else [best]
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "topic": names[best],
             "title": titles.get(names[best], names[best]),
             "probability": _round(proba[row, best]),
@@ -304,8 +304,8 @@ def _answer_topics(
         }
         if n_words:
             parts = deciding_words(X[[row]], means[best], feature_names, n_words)
-            found["words"] = [[word, round(part, 4)] for word, part in parts]
-        answers.append(found)
+            entry["words"] = [[word, round(part, 4)] for word, part in parts]
+        answers.append(entry)
     return answers
 
 
@@ -322,7 +322,7 @@ def _answer_groups(
             [names[group], titles.get(names[group], names[group]), _round(proba[row, group])]
             for group in near
         ]
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "label": names[best],
             "title": steps[0][1],
             "new": best >= n_known,
@@ -332,8 +332,8 @@ def _answer_groups(
         }
         if n_words and centres is not None:
             parts = deciding_words(X[[row]], centres[[best]].toarray().ravel(), feature_names, n_words)
-            found["words"] = [[word, round(part, 4)] for word, part in parts]
-        answers.append(found)
+            entry["words"] = [[word, round(part, 4)] for word, part in parts]
+        answers.append(entry)
     return answers
 
 
@@ -352,7 +352,7 @@ def titles_of(nodes: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 _TOKEN = re.compile(r"\w+(?:['’-]\w+)*")
-_MOST_TOKENS = 20_000  # of a text that are looked at
+_MAX_TOKENS = 20_000  # of a text that are looked at
 
 
 def mark_words(
@@ -386,15 +386,15 @@ def mark_words(
     """
     wanted = {str(word): float(weight) for word, weight in words}
     columns = [j for j, name in enumerate(names) if str(name) in wanted]
-    tokens = [match.span() for match in _TOKEN.finditer(text)][:_MOST_TOKENS]
+    tokens = [match.span() for match in _TOKEN.finditer(text)][:_MAX_TOKENS]
     if not columns or not tokens:
         return []
     single = [text[start:end] for start, end in tokens]
     pairs = [f"{first} {second}" for first, second in pairwise(single)]
     distinct = {piece: row for row, piece in enumerate(dict.fromkeys([*single, *pairs]))}
-    found = sp.csc_array(vectorizer.transform(list(distinct)))[:, columns]
+    hits = sp.csc_array(vectorizer.transform(list(distinct)))[:, columns]
     weights = np.array([wanted[str(names[j])] for j in columns])
-    strength = np.asarray((found > 0).astype(np.float64) @ weights).ravel()
+    strength = np.asarray((hits > 0).astype(np.float64) @ weights).ravel()
     alone = np.array([strength[distinct[piece]] for piece in single])
     best = alone.copy()
     for i, pair in enumerate(pairs):

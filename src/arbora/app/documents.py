@@ -16,9 +16,9 @@ from arbora.arrays import Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.labels import is_missing
 from arbora.datasets.base import DataFormatError, label_names
+from arbora.datasets.readers.records import join_labels
 from arbora.datasets.readers.skipped import SkippedRecords
-from arbora.datasets.readers.texts.collect import describe_texts
-from arbora.datasets.readers.texts.records import join_labels
+from arbora.datasets.readers.texts import describe_texts
 from arbora.structure import Hierarchy
 
 # --- `Documents`: a collection of texts or rows of numbers, with ids, labels and further fields -------------
@@ -95,16 +95,16 @@ class Documents:
         >>> Documents.from_texts(["fish swim", "trees grow"], ["sea", "land"]).ids
         ['1', '2']
         """
-        kept = [str(number) for number in range(1, len(texts) + 1)] if ids is None else list(ids)
-        for what, values in (("ids", kept), ("y", y), *(fields or {}).items()):
+        names = [str(number) for number in range(1, len(texts) + 1)] if ids is None else list(ids)
+        for what, values in (("ids", names), ("y", y), *(fields or {}).items()):
             if values is not None and len(values) != len(texts):
                 raise ValueError(
                     f"{what} has {len(values)} entries for {len(texts)} texts: give one per text"
                 )
         labels = None if y is None else join_labels(list(y))
-        places: list[tuple[Path, int | None]] = [(Path(name), None)] * len(kept)
-        more = {key: list(values) for key, values in (fields or {}).items()}
-        return cls(name, kept, labels, places, texts=[str(text) for text in texts], fields=more)
+        places: list[tuple[Path, int | None]] = [(Path(name), None)] * len(names)
+        columns = {key: list(values) for key, values in (fields or {}).items()}
+        return cls(name, names, labels, places, texts=[str(text) for text in texts], fields=columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -207,7 +207,7 @@ def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
     if isinstance(texts, str):
         raise ValueError("texts must be a sequence of texts, not a single text: give [text]")
     values = ["" if is_missing(text) else text for text in texts]
-    unread = next((at for at, text in enumerate(values) if isinstance(text, bytes)), None)
+    unread = next((row for row, text in enumerate(values) if isinstance(text, bytes)), None)
     if unread is not None:
         raise ValueError(f"text {unread} is bytes: decode it, for instance with text.decode('utf-8')")
     return Documents.from_texts([str(text) for text in values], y, name=name)
@@ -293,8 +293,8 @@ def warn_split(train: Documents, test: Documents) -> None:
 def _duplicates(train: Documents, test: Documents) -> list[str]:
     if train.texts is None or test.texts is None:
         return []
-    known = {text_key(text) for text in train.texts if text.strip()}
-    twice = [name for name, text in zip(test.ids, test.texts, strict=True) if text_key(text) in known]
+    keys = {text_key(text) for text in train.texts if text.strip()}
+    twice = [name for name, text in zip(test.ids, test.texts, strict=True) if text_key(text) in keys]
     if not twice:
         return []
     verb = "is" if len(twice) == 1 else "are"

@@ -35,7 +35,7 @@ from arbora.structure import Hierarchy
 
 N_CONFUSIONS = 50
 N_EXAMPLES = 3
-_MOST_PROBABILITIES = 1 << 26  # rows times nodes: 512 MiB
+_MAX_PROBABILITIES = 1 << 26  # rows times nodes: 512 MiB
 
 
 class Trial(NamedTuple):
@@ -107,8 +107,8 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     >>> result["scores"]["micro_f1"], result["confusions"]
     (0.5, [{'true': 2, 'predicted': 1, 'count': 1, 'share': 1.0, 'documents': [5]}])
     """
-    truth, found, baseline = trial.truth, trial.predictions.labels, trial.baseline
-    systems = {"": found} | ({} if baseline is None else {"baseline": baseline})
+    truth, predicted, baseline = trial.truth, trial.predictions.labels, trial.baseline
+    systems = {"": predicted} | ({} if baseline is None else {"baseline": baseline})
     classes = sorted({name for y in (truth, *systems.values()) for row in label_sets(y) for name in row})
     hits = [name in names for name, names in zip(trial.predictions.likeliest, label_sets(truth), strict=True)]
     confidence = np.clip(trial.predictions.confidence, 0.0, 1.0)
@@ -117,14 +117,14 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     scores[""]["calibration_error"] = expected_calibration_error(hits, confidence)
     return {
         "n_train": trial.n_train,
-        "n_test": len(found),
+        "n_test": len(predicted),
         "how": trial.how,
         "scores": scores[""],
         "baseline": None if baseline is None else {"name": "flat", "scores": scores["baseline"]},
-        "sign_test": None if baseline is None else _sign_test(truth, found, baseline),
+        "sign_test": None if baseline is None else _sign_test(truth, predicted, baseline),
         "levels": _levels(trial, hierarchy),
-        "nodes": _nodes(truth, found, baseline, hierarchy),
-        "confusions": _confusions(truth, found, hierarchy, trial.documents),
+        "nodes": _nodes(truth, predicted, baseline, hierarchy),
+        "confusions": _confusions(truth, predicted, hierarchy, trial.documents),
         "reliability": {
             "confidence": curve.confidence.tolist(),
             "accuracy": curve.accuracy.tolist(),
@@ -134,18 +134,18 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     }
 
 
-def _scores(truth: Any, found: Any, hierarchy: Hierarchy, classes: list[Any]) -> dict[str, Any]:
+def _scores(truth: Any, predicted: Any, hierarchy: Hierarchy, classes: list[Any]) -> dict[str, Any]:
     return {
-        "micro_f1": micro_f1(truth, found, labels=classes),
-        "macro_f1": macro_f1(truth, found, labels=classes),
-        "hierarchical_f1": hierarchical_f1(truth, found, hierarchy),
-        "tree_induced_error": tree_induced_error(truth, found, hierarchy),
+        "micro_f1": micro_f1(truth, predicted, labels=classes),
+        "macro_f1": macro_f1(truth, predicted, labels=classes),
+        "hierarchical_f1": hierarchical_f1(truth, predicted, hierarchy),
+        "tree_induced_error": tree_induced_error(truth, predicted, hierarchy),
         "calibration_error": None,
     }
 
 
-def _sign_test(truth: Any, found: Any, baseline: Any) -> dict[str, Any]:
-    test = sign_test(truth, found, baseline, unit="instance")
+def _sign_test(truth: Any, predicted: Any, baseline: Any) -> dict[str, Any]:
+    test = sign_test(truth, predicted, baseline, unit="instance")
     won = int(test.statistic)
     return {"won": won, "lost": int(test.n_pairs) - won, "p_value": _number(test.p_value)}
 
@@ -156,16 +156,16 @@ def _number(value: Any) -> float | None:
 
 def level_calibration(model: Any, X: Any, truth: Any, hierarchy: Hierarchy) -> Table | None:
     """Quality of the node probabilities of a model at each level; None if there are too many to keep in memory."""
-    if not hasattr(model, "predict_node_proba") or X.shape[0] * hierarchy.n_nodes > _MOST_PROBABILITIES:
+    if not hasattr(model, "predict_node_proba") or X.shape[0] * hierarchy.n_nodes > _MAX_PROBABILITIES:
         return None
     return calibration_by_level(truth, model.predict_node_proba(X), hierarchy)
 
 
 def _levels(trial: Trial, hierarchy: Hierarchy) -> list[dict[str, Any]]:
-    truth, found, baseline = trial.truth, trial.predictions.labels, trial.baseline
+    truth, predicted, baseline = trial.truth, trial.predictions.labels, trial.baseline
     quality = {int(row[0]): row[1:4] for row in trial.calibration or ()}
     # Average over the nodes with documents, so that both models are compared on the same nodes.
-    table = f1_by_level(truth, found, hierarchy, nodes="true")
+    table = f1_by_level(truth, predicted, hierarchy, nodes="true")
     other = None if baseline is None else f1_by_level(truth, baseline, hierarchy, nodes="true")
     rows = []
     for place, (level, micro, macro, n_nodes) in enumerate(table):
@@ -187,9 +187,9 @@ def _levels(trial: Trial, hierarchy: Hierarchy) -> list[dict[str, Any]]:
     return rows
 
 
-def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
+def _nodes(truth: Any, predicted: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
     """Precision, recall and F1 of every node that is true or predicted; a document counts at all ancestors too."""
-    true, pred = (hierarchy.close(hierarchy.indicator(label_sets(y))) for y in (truth, found))
+    true, pred = (hierarchy.close(hierarchy.indicator(label_sets(y))) for y in (truth, predicted))
     counts = count_classes(true, pred)
     precision, recall, f1 = count_ratios(counts)
     base_f1 = [None] * hierarchy.n_nodes
@@ -210,12 +210,14 @@ def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[
     ]
 
 
-def _confusions(truth: Any, found: Any, hierarchy: Hierarchy, documents: Ints) -> list[dict[str, Any]]:
+def _confusions(truth: Any, predicted: Any, hierarchy: Hierarchy, documents: Ints) -> list[dict[str, Any]]:
     """Pairs of a missed label and a wrong label of the same document, most frequent first."""
     pairs: Counter[tuple[Any, Any]] = Counter()
     support: Counter[Any] = Counter()
     examples: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for true, pred, document in zip(label_sets(truth), label_sets(found), documents.tolist(), strict=True):
+    for true, pred, document in zip(
+        label_sets(truth), label_sets(predicted), documents.tolist(), strict=True
+    ):
         support.update(true)
         missed = [name for name in true if name not in pred]
         extra = [name for name in pred if name not in true]
@@ -257,14 +259,14 @@ def evaluate_folder(
         Names of the nodes by id.
     """
     require_classifier(folder)
-    kept = folder.load_model()
-    estimator = kept["estimator"]
+    model = folder.load_model()
+    estimator = model["estimator"]
     flat = rooted_tree(None, [str(name) for name in estimator.nodes_])
     tree = flat if estimator.structure is None else estimator.hierarchy_
     check_labels(documents, tree)
-    X = transform_rows(documents, kept["vectorizer"], estimator.n_features_in_, verbose=verbose)
-    own = folder.evaluation
-    n_tested = own["n_test"] if own and own["how"] == "given" else 0
+    X = transform_rows(documents, model["vectorizer"], estimator.n_features_in_, verbose=verbose)
+    evaluation = folder.evaluation
+    n_tested = evaluation["n_test"] if evaluation and evaluation["how"] == "given" else 0
     n_train = folder.about["n_documents"] - n_tested
     predictions = predict_with_probability(estimator, X)
     calibration = (
@@ -287,15 +289,15 @@ def name_evaluation(evaluation: dict[str, Any], names: Sequence[str], documents:
     """Replace the numbers of nodes and documents in an evaluation by their names and ids."""
     return {
         **evaluation,
-        "nodes": [{**one, "node": names[one["node"]]} for one in evaluation["nodes"]],
+        "nodes": [{**entry, "node": names[entry["node"]]} for entry in evaluation["nodes"]],
         "confusions": [
             {
-                **one,
-                "true": names[one["true"]],
-                "predicted": names[one["predicted"]],
-                "documents": [documents.ids[row] for row in one["documents"]],
+                **entry,
+                "true": names[entry["true"]],
+                "predicted": names[entry["predicted"]],
+                "documents": [documents.ids[row] for row in entry["documents"]],
             }
-            for one in evaluation["confusions"]
+            for entry in evaluation["confusions"]
         ],
     }
 
@@ -362,11 +364,11 @@ def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _summary(evaluation: Mapping[str, Any]) -> str:
-    given = evaluation["how"] == "given"
-    what = "test documents" if given else "held-out documents"
+    is_given = evaluation["how"] == "given"
+    what = "test documents" if is_given else "held-out documents"
     line = f"Evaluated on {evaluation['n_test']:,} {what}"
     line += "." if evaluation["n_train"] is None else f", after training on {evaluation['n_train']:,}."
-    if not given:
+    if not is_given:
         line += " The saved model is trained on all documents."
     test = evaluation["sign_test"]
     if test is not None:

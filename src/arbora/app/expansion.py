@@ -161,7 +161,7 @@ def expand_documents(
     documents = _one_pile(documents, unsorted)
     vectorizer, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
     pile = np.flatnonzero(_unlabelled(documents.y))
-    ids, known = [documents.ids[row] for row in pile], known_rows(X)[pile]
+    ids, has_words = [documents.ids[row] for row in pile], known_rows(X)[pile]
     documents, X, notices = without_empty(documents, X)
     if vectorizer is None and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
         # A table of measurements, which are centred and scaled, and not divided by their lengths.
@@ -171,7 +171,7 @@ def expand_documents(
     planned = iter(_plan(estimator, documents, probability, options.sure))
     plan = [
         next(planned) if here else PlannedDocument(name, None, False, 0.0, False)
-        for name, here in zip(ids, known.tolist(), strict=True)
+        for name, here in zip(ids, has_words.tolist(), strict=True)
     ]
     return ExpandedDocuments(estimator, vectorizer, documents, X, probability, plan, options, notices)
 
@@ -231,16 +231,16 @@ def _probabilities(estimator: ExpandClusters, X: Any, y: Matrix) -> Array:
     """Probability of the group that each row is in; 1 where the label was given."""
     column_of = {name: column for column, name in enumerate(estimator.classes_.tolist())}
     columns = np.array([column_of[name] for name in estimator.labels_.tolist()], np.int64)
-    found = estimator.predict_proba(X)[np.arange(len(columns)), columns]
-    return np.where(_unlabelled(y), found, 1.0)
+    predicted = estimator.predict_proba(X)[np.arange(len(columns)), columns]
+    return np.where(_unlabelled(y), predicted, 1.0)
 
 
 def _plan(
     estimator: ExpandClusters, documents: Documents, probability: Array, sure: float
 ) -> list[PlannedDocument]:
-    known = set(estimator.known_classes_.tolist())
+    known_groups = set(estimator.known_classes_.tolist())
     return [
-        PlannedDocument(name, group, group not in known, p, p >= sure)
+        PlannedDocument(name, group, group not in known_groups, p, p >= sure)
         for name, label, group, p in zip(
             documents.ids, documents.y, estimator.labels_.tolist(), probability.tolist(), strict=True
         )
@@ -259,9 +259,9 @@ def plan_text(plan: list[PlannedDocument]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(PLAN_COLUMNS)
-    for one in plan:
-        kind = "" if one.group is None else "new" if one.is_new else "known"
+    for row in plan:
+        kind = "" if row.group is None else "new" if row.is_new else "known"
         writer.writerow(
-            (one.document, one.group or "", kind, f"{one.probability:.4f}", "yes" if one.filed else "no")
+            (row.document, row.group or "", kind, f"{row.probability:.4f}", "yes" if row.filed else "no")
         )
     return file.getvalue()

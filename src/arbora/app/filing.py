@@ -45,15 +45,15 @@ class Filer:
     def __init__(self, folder: Folder, *, n_words: int = 0, threshold: float | None = None) -> None:
         if threshold is not None and folder.kind != "classifier":
             raise ValueError(f"a threshold is for classifiers, but {folder.path} holds {folder.kind}")
-        kept = folder.load_model()
+        model = folder.load_model()
         self.name = str(folder.about["name"])
         self.path = folder.path
-        if "estimator" not in kept:
+        if "estimator" not in model:
             raise FolderError(f"{folder.path} has no estimator")
-        self.estimator, self.vectorizer = kept["estimator"], kept.get("vectorizer")
+        self.estimator, self.vectorizer = model["estimator"], model.get("vectorizer")
         n_features = getattr(self.estimator, "n_features_in_", 0)
-        self._names = kept.get("feature_names") or feature_names(None, self.vectorizer, n_features)
-        self._titles, self._centres = titles_of(folder.nodes), kept.get("centres")
+        self._names = model.get("feature_names") or feature_names(None, self.vectorizer, n_features)
+        self._titles, self._centres = titles_of(folder.nodes), model.get("centres")
         self._n_words, self._threshold = n_words, threshold
         # Compiled kernels share their threads: concurrent calls are not safe on every system.
         self._lock = Lock()
@@ -106,7 +106,7 @@ class Filer:
         requests = (_request(number, line) for number, line in numbered)
         while batch := list(islice(requests, BATCH)):
             answers = self._file_batch(batch)
-            text = "".join(json.dumps(one, allow_nan=False, ensure_ascii=False) + "\n" for one in answers)
+            text = "".join(json.dumps(entry, allow_nan=False, ensure_ascii=False) + "\n" for entry in answers)
             yield text.encode("utf-8", "replace")
 
     def file_source(
@@ -134,7 +134,7 @@ class Filer:
             n_features = self.estimator.n_features_in_
             documents = read_documents(source._replace(n_features=n_features))
             answers = self.file_rows(transform_rows(documents, self.vectorizer, n_features))
-            yield [{"id": name, **one} for name, one in zip(documents.ids, answers, strict=True)]
+            yield [{"id": name, **entry} for name, entry in zip(documents.ids, answers, strict=True)]
             return
         if self.vectorizer is None:
             raise ValueError(f"{self.path} was trained on rows of numbers: give svmlight or npz, not texts")
@@ -155,10 +155,11 @@ class Filer:
             warn_caller(SkippedWarning(skipped, n_answered - len(skipped), name))
 
     def _file_batch(self, batch: Sequence[Request]) -> list[dict[str, Any]]:
-        texts = [one.text for one in batch if one.text is not None]
+        texts = [request.text for request in batch if request.text is not None]
         answers = iter(self.file_texts(texts) if texts else [])
         return [
-            {"id": one.id, **({"error": one.error} if one.text is None else next(answers))} for one in batch
+            {"id": request.id, **({"error": request.error} if request.text is None else next(answers))}
+            for request in batch
         ]
 
 
@@ -172,14 +173,14 @@ class Request(NamedTuple):
 
 def _requests(source: Source, skipped: SkippedRecords | None) -> Iterator[Request]:
     source = source._replace(fields=source.fields._replace(optional=(ID,)))
-    for number, found in enumerate(iter_found(source), start=1):
-        if not isinstance(found, DataFormatError):
-            yield Request(document_id(found, source), found.text)
+    for number, record in enumerate(iter_found(source), start=1):
+        if not isinstance(record, DataFormatError):
+            yield Request(document_id(record, source), record.text)
         elif skipped is None:
-            raise found
+            raise record
         else:
-            skipped.add(found)
-            yield Request(_id_of_error(found, source, number), None, str(found))
+            skipped.add(record)
+            yield Request(_id_of_error(record, source, number), None, str(record))
 
 
 def _id_of_error(error: DataFormatError, source: Source, number: int) -> str:
@@ -192,8 +193,8 @@ def _take(requests: Iterable[Request], n: int) -> tuple[list[Request], DataForma
     """Take n documents, or those before a document that cannot be read, and the error of that document."""
     some: list[Request] = []
     try:
-        for one in islice(requests, n):
-            some.append(one)
+        for request in islice(requests, n):
+            some.append(request)
     except DataFormatError as error:
         return some, error
     return some, None

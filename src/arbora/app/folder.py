@@ -131,7 +131,9 @@ def check_about(about: dict[str, Any]) -> None:
     _require(about["kind"] in KINDS, f"unknown kind {about['kind']!r}")
     _require(_is_whole(about["n_nodes"]) and about["n_nodes"] >= 0, "n_nodes is not a number")
     _require(isinstance(about["name"], str), "the name is not a text")
-    _require(_all(about.get("notices") or [], lambda one: isinstance(one, str)), "a notice is not a text")
+    _require(
+        _all(about.get("notices") or [], lambda notice: isinstance(notice, str)), "a notice is not a text"
+    )
     for name, file in about["files"].items():
         sound = _is_whole(file["bytes"]) and isinstance(file["sha256"], str)
         _require(sound, f"the size or checksum of {name!r} is missing")
@@ -158,18 +160,18 @@ def _is_word(value: Any) -> bool:
 
 
 def _check_cycles(parents: Sequence[int | None]) -> None:
-    known = [parent is None for parent in parents]
+    done = [parent is None for parent in parents]
     for start in range(len(parents)):
         path: list[int] = []
         seen: set[int] = set()
-        at: int | None = start
-        while at is not None and not known[at]:
-            _require(at not in seen, f"node {at} is its own ancestor")
-            seen.add(at)
-            path.append(at)
-            at = parents[at]
+        node: int | None = start
+        while node is not None and not done[node]:
+            _require(node not in seen, f"node {node} is its own ancestor")
+            seen.add(node)
+            path.append(node)
+            node = parents[node]
         for node in path:
-            known[node] = True
+            done[node] = True
 
 
 def check_documents(documents: list[Any], n_nodes: int) -> list[dict[str, Any]]:

@@ -47,10 +47,10 @@ def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = 
     elif documents.hierarchy is not None:
         tree = documents.hierarchy
     else:
-        found = tree_of_labels(documents.y)
-        if found is not None:
-            _explain_paths(found, labels)
-        return found
+        path_tree = tree_of_labels(documents.y)
+        if path_tree is not None:
+            _explain_paths(path_tree, labels)
+        return path_tree
     check_labels(documents, tree)
     return tree
 
@@ -89,7 +89,7 @@ def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
     edges: dict[tuple[str, str], None] = {}
     for name, path in paths.items():
         above = [path[:depth] for depth in range(1, len(path))]
-        chain = [*(named.get(one, separator.join(one)) for one in above), name]
+        chain = [*(named.get(part, separator.join(part)) for part in above), name]
         nodes.update(dict.fromkeys(chain))
         edges.update(dict.fromkeys(pairwise(chain)))
     return Hierarchy.from_edges(list(edges), nodes=list(nodes)).join_roots(_free_root(list(nodes)))
@@ -178,8 +178,8 @@ def check_labels(documents: Documents, hierarchy: Hierarchy) -> None:
     for label, (path, line) in zip(documents.y, documents.places, strict=True):
         for name in label if isinstance(label, list) else [label]:
             if name in unknown:
-                more = f"; {len(unknown) - 1} more labels are not" if len(unknown) > 1 else ""
+                rest = f"; {len(unknown) - 1} more labels are not" if len(unknown) > 1 else ""
                 near = did_you_mean(name, map(str, hierarchy.names))
                 raise DataFormatError(
-                    path, line, f"label {name!r} is not a node of the hierarchy{near}{more}"
+                    path, line, f"label {name!r} is not a node of the hierarchy{near}{rest}"
                 )

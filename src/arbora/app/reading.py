@@ -24,19 +24,18 @@ from arbora.datasets.readers.files import (
     check_encoding,
     open_bytes,
 )
+from arbora.datasets.readers.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
+from arbora.datasets.readers.html_text import HTML_CHOICES
 from arbora.datasets.readers.npz import read_npz
+from arbora.datasets.readers.records import Fields, Found, Reading, TextRow, join_labels, jsonl_lines
 from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning, is_readable
 from arbora.datasets.readers.svmlight import read_svmlight
-from arbora.datasets.readers.texts.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
-from arbora.datasets.readers.texts.html_text import HTML_CHOICES
-from arbora.datasets.readers.texts.json_records import jsonl_lines
-from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow, join_labels
 from arbora.structure import Hierarchy
 
 # --- Times of documents, and the time bins of a topic model -------------------------------------------------
 
 
-MOST_BINS = 60  # more are not readable in a figure
+MAX_BINS = 60  # more are not readable in a figure
 BAD_TIME = "the time is no number and no date"
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
@@ -60,8 +59,8 @@ def read_times(documents: Documents, field: str) -> Matrix:
     array([1999., 2001.])
     """
     if field not in documents.fields:
-        known = ", ".join(map(repr, documents.fields)) or "none"
-        raise ValueError(f"documents of {documents.name} have no field {field!r} (there are: {known})")
+        names = ", ".join(map(repr, documents.fields)) or "none"
+        raise ValueError(f"documents of {documents.name} have no field {field!r} (there are: {names})")
     values = documents.fields[field]
     numbers = [_as_number(value) for value in values]
     if all(number is not None for number in numbers):
@@ -136,13 +135,13 @@ def choose_bins(times: Matrix, bins: str | int | None = None) -> str | int | Non
     """
     if bins is not None:
         return bins
-    if len(np.unique(times)) <= MOST_BINS:
+    if len(np.unique(times)) <= MAX_BINS:
         return None
     if times.dtype.kind == "M":
-        units = [name for name in ("day", "month", "year") if _span(times, _UNITS[name]) <= MOST_BINS]
+        units = [name for name in ("day", "month", "year") if _span(times, _UNITS[name]) <= MAX_BINS]
         if units:
             return units[0]
-    return MOST_BINS
+    return MAX_BINS
 
 
 def _span(times: Matrix, code: str) -> int:
@@ -383,10 +382,10 @@ def iter_found(source: Source) -> Iterator[Found]:
         path = Path("<stdin>")
         yield from jsonl_lines(_stdin_lines(source.encoding, path), path, source.fields, source.how)
         return
-    for found in record_reader(kind)(Path(source.path), source.fields, source.how):
-        if isinstance(found, DataFormatError) and found.reason == TOO_LARGE:
-            raise found
-        yield found
+    for record in record_reader(kind)(Path(source.path), source.fields, source.how):
+        if isinstance(record, DataFormatError) and record.reason == TOO_LARGE:
+            raise record
+        yield record
 
 
 def _stdin_lines(encoding: str, path: Path) -> Iterator[tuple[int, str | DataFormatError]]:
@@ -486,8 +485,8 @@ def _no_record(source: Source, skipped: SkippedRecords) -> DataFormatError:
     if first is None:
         place = "<stdin>" if source.path == STDIN else source.path
         return DataFormatError(place, None, "the file has no record")
-    more = f" ({len(skipped):,} records, none can be read)" if len(skipped) > 1 else ""
-    return DataFormatError(first.path, first.line, f"{first.problem}{more}", first.reason)
+    count = f" ({len(skipped):,} records, none can be read)" if len(skipped) > 1 else ""
+    return DataFormatError(first.path, first.line, f"{first.problem}{count}", first.reason)
 
 
 def _from_records(source: Source, rows: Sequence[TextRow]) -> Documents:

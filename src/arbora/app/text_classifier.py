@@ -43,7 +43,7 @@ from arbora.app.text_choice import (
 from arbora.app.text_rows import feature_names, fit_rows, text_language, warn_of_script
 from arbora.arrays import Array, Matrix
 from arbora.core.estimator import require_y
-from arbora.datasets.readers.texts import join_labels
+from arbora.datasets.readers.records import join_labels
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
 

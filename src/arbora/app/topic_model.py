@@ -159,8 +159,8 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         by_name = not isinstance(self.features, TextOptions | LtcVectorizer)
         features = TextOptions(str(self.features)) if by_name else self.features
         vectorizer, X = fit_rows(documents, features, verbose=self.verbose)
-        known = known_rows(X)
-        if not known.any():
+        has_words = known_rows(X)
+        if not has_words.any():
             raise ValueError(
                 f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
             )
@@ -187,7 +187,7 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
             min_documents=2 if len(labels) >= _MANY_TEXTS else 1,
         )
         self.vectorizer_, self.estimator_, self.forms_ = vectorizer, estimator, forms
-        self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~known).sum()), curve
+        self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~has_words).sum()), curve
         self.feature_names_ = None if documents.texts is not None else names
         self.edits_: list[Merge | Split] = []
         self.edit_forms_: list[tuple[sp.csr_array, Array]] = []

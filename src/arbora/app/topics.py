@@ -25,7 +25,7 @@ from arbora.metrics.table import Table
 # --- The number of topics in words: how many were asked for and found, and how the number was chosen --------
 
 
-def choice_text(asked: Any, found: int, curve: Mapping[str, Any] | None) -> str:
+def choice_text(asked: Any, n_topics: int, curve: Mapping[str, Any] | None) -> str:
     """Say how many topics were asked for and found; if the number was chosen, show the scores.
 
     Parameters
@@ -56,16 +56,16 @@ def choice_text(asked: Any, found: int, curve: Mapping[str, Any] | None) -> str:
     | agreement | 0.30 | 0.61 | 0.60 |
     """
     if curve is not None:
-        return _chosen(found, curve)
+        return _chosen(n_topics, curve)
     if isinstance(asked, list | tuple):
         most, shape = prod(asked), " x ".join(map(str, asked))
-        return f"{found} topics found of at most {most} ({shape})."
-    if found == asked:
-        return f"{found} topics found, as asked for."
-    return f"{found} topics found of {asked} asked for: the documents do not support more."
+        return f"{n_topics} topics found of at most {most} ({shape})."
+    if n_topics == asked:
+        return f"{n_topics} topics found, as asked for."
+    return f"{n_topics} topics found of {asked} asked for: the documents do not support more."
 
 
-def _chosen(found: int, curve: Mapping[str, Any]) -> str:
+def _chosen(n_topics: int, curve: Mapping[str, Any]) -> str:
     by_words = curve["criterion"] == "halves"
     how = (
         ": the smallest number whose agreement of the topics of two halves of the words of each document,\n"
@@ -75,7 +75,7 @@ def _chosen(found: int, curve: Mapping[str, Any]) -> str:
     )
     heads = ("topics", *(str(int(number)) for number in curve["n_topics"]))
     line = ("agreement" if by_words else "density", *(f"{float(score):.2f}" for score in curve["score"]))
-    return f"{found} topics found{how}\n\n{Table(heads, (line,)).to_markdown()}"
+    return f"{n_topics} topics found{how}\n\n{Table(heads, (line,)).to_markdown()}"
 
 
 # --- Find topics in documents with `TopicModel`, by the options of the command line -------------------------
@@ -155,9 +155,9 @@ class DiscoveredTopics(NamedTuple):
         -------
         Content
         """
-        given = {"over_time": self.options.over_time} if self.options.over_time else {}
+        field = {"over_time": self.options.over_time} if self.options.over_time else {}
         return self.model.content(
-            self.documents, times=self.times, sample=sample, settings={**given, **(settings or {})}
+            self.documents, times=self.times, sample=sample, settings={**field, **(settings or {})}
         )
 
 

@@ -158,11 +158,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _accept_any_text(sys.stderr)
     debug = False
     try:
-        given = list(sys.argv[1:] if argv is None else argv)
-        if not given:
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        if not arguments:
             print(GUIDE)
             return DONE
-        options = vars(build_parser().parse_args(given))
+        options = vars(build_parser().parse_args(arguments))
         debug = options.pop("debug", False)
         with warnings.catch_warnings(), _listed_at_the_end() as skipped:
             warnings.showwarning = partial(_show_warning, skipped)
@@ -207,7 +207,7 @@ def _listed_at_the_end() -> Iterator[list[str]]:
 
 
 def _show_warning(
-    skipped: list[str], message: Warning | str, category: type[Warning], *where: Any, **more: Any
+    skipped: list[str], message: Warning | str, category: type[Warning], *where: Any, **rest: Any
 ) -> None:
     if category.__module__.partition(".")[0] == "numba":  # about its own threads and types, not for users
         return

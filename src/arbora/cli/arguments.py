@@ -69,10 +69,10 @@ def separator(text: str) -> str:
     ('\t', ';')
     """
     named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "auto": "auto"}
-    found = named.get(text, text)
-    if len(found) != 1 and found != "auto":
+    character = named.get(text, text)
+    if len(character) != 1 and character != "auto":
         raise argparse.ArgumentTypeError(f"{text!r} is not a separator: give one character, or tab")
-    return found
+    return character
 
 
 def coupling(text: str) -> float:

@@ -31,13 +31,13 @@ def train(
     test_size: float,
     no_baseline: bool,
     as_json: bool,
-    **more: Any,
+    **arguments: Any,
 ) -> None:
     """Train a classifier, evaluate it, write a model folder, and print the evaluation."""
     start = time.perf_counter()
     check_target(out)
-    reading, text = pick(more, READING), given_text(more)
-    options = ClassifierOptions(**pick(more, CLASSIFIER))
+    reading, text = pick(arguments, READING), given_text(arguments)
+    options = ClassifierOptions(**pick(arguments, CLASSIFIER))
     documents = read_labelled(make_source(data, **reading), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
     others = None
@@ -48,7 +48,7 @@ def train(
         documents,
         options,
         text,
-        **pick(more, FEATURES),
+        **pick(arguments, FEATURES),
         structure=structure,
         test=others,
         test_size=test_size,
@@ -57,9 +57,9 @@ def train(
     )
     settings: dict[str, Any] = {"command": "classify train", "data": data, "hierarchy": hierarchy}
     settings |= {"test": test} if test else {"test_size": test_size}
-    asked = {**options._asdict(), **pick(more, (*FEATURES, *TEXT))}
+    asked = {**options._asdict(), **pick(arguments, (*FEATURES, *TEXT))}
     settings |= {key: value for key, value in asked.items() if value is not None}
-    settings["layout"] = more["layout"]
+    settings["layout"] = arguments["layout"]
     content = trained.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
@@ -74,12 +74,12 @@ def train(
         )
 
 
-def given_text(more: dict[str, Any]) -> TextOptions | None:
+def given_text(arguments: dict[str, Any]) -> TextOptions | None:
     """Return the features of ``--min-df`` and ``--ngrams``; None without them."""
-    given = {name: more[name] for name in ("min_df", "ngrams") if more.get(name) is not None}
-    if given and more["features"] != AUTO:
+    counts = {name: arguments[name] for name in ("min_df", "ngrams") if arguments.get(name) is not None}
+    if counts and arguments["features"] != AUTO:
         raise ValueError("--min-df and --ngrams cannot be combined with --features: give either")
-    return TextOptions(more["language"], **given) if given else None
+    return TextOptions(arguments["language"], **counts) if counts else None
 
 
 def choice_table(classifier: TextClassifier, data: str) -> str:
@@ -90,13 +90,13 @@ def choice_table(classifier: TextClassifier, data: str) -> str:
     columns = ("Features", "Model", "C", "Coupling", "Score")
     rows = [
         (
-            one["features"] or "given",
-            one["model"],
-            f"{one['C']:.2g}",
-            "" if one["coupling"] is None else f"{one['coupling']:g}",
-            one["score"],
+            candidate["features"] or "given",
+            candidate["model"],
+            f"{candidate['C']:.2g}",
+            "" if candidate["coupling"] is None else f"{candidate['coupling']:g}",
+            candidate["score"],
         )
-        for one in choice["candidates"]
+        for candidate in choice["candidates"]
     ]
     table = Table(columns, tuple(rows), ("", "", "", "", "percent"))
     options = classifier.trained_options() or ClassifierOptions()
@@ -133,20 +133,20 @@ def tune(
     folds: int | None,
     scoring: str | None,
     as_json: bool,
-    **more: Any,
+    **arguments: Any,
 ) -> None:
     """Choose the features and the model, or the cost and the coupling of a model; print the scores."""
-    options, text = ClassifierOptions(**pick(more, CLASSIFIER)), given_text(more)
+    options, text = ClassifierOptions(**pick(arguments, CLASSIFIER)), given_text(arguments)
     by_choice = options.model == AUTO and costs is None and couplings is None
     if by_choice and (folds is not None or scoring is not None):
         raise ValueError("--folds and --scoring are for the search of costs: give --model or --costs too")
     again = repeated_options(
-        data, {**more, "hierarchy": hierarchy, "hierarchy_format": hierarchy_format}
+        data, {**arguments, "hierarchy": hierarchy, "hierarchy_format": hierarchy_format}
     )  # of the command that trains
-    documents = read_labelled(make_source(data, **pick(more, READING)), verbose=1)
+    documents = read_labelled(make_source(data, **pick(arguments, READING)), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
     if by_choice:
-        choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit(documents)
+        choice = make_text_classifier(options, text, structure, **pick(arguments, FEATURES)).fit(documents)
         print(to_json(choice.choice_) if as_json else choice_table(choice, again))
         return
     if options.model == AUTO:
@@ -156,7 +156,7 @@ def tune(
         documents,
         options,
         text,
-        **pick(more, FEATURES),
+        **pick(arguments, FEATURES),
         structure=structure,
         costs=costs,
         couplings=couplings,
@@ -167,17 +167,17 @@ def tune(
     print(to_json(tuning_json(tuning)) if as_json else tuning_text(tuning, again, options.model, scoring))
 
 
-def repeated_options(data: str, given: Mapping[str, Any]) -> str:
+def repeated_options(data: str, options: Mapping[str, Any]) -> str:
     """Return the data and the options of reading and features that differ from their defaults, as in a command."""
     from arbora.cli import build_parser
 
     usual = vars(build_parser().parse_args(["classify", "tune", data]))
     words = [data]
     for name in (*READING, "hierarchy", "hierarchy_format", "language", "min_df", "ngrams", "seed"):
-        value = given.get(name, usual[name])
+        value = options.get(name, usual[name])
         if value == usual[name]:
             continue
         option = f"--{name.replace('_', '-')}"
-        for one in value if isinstance(value, list) else [value]:
-            words += [option] if one is True else [option, str(one)]
+        for item in value if isinstance(value, list) else [value]:
+            words += [option] if item is True else [option, str(item)]
     return shlex.join(words)

@@ -20,7 +20,7 @@ _TOPIC_KEYS = ("name", "title", "parent", "size", "share", "words")
 _SCORE_NAMES = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
 
 
-MOST_ROWS = 20  # of a table that is printed; the report of the folder has all
+MAX_ROWS = 20  # of a table that is printed; the report of the folder has all
 _RULE = re.compile(r"-+(  +-+)*")
 _ASCII = json.JSONEncoder(allow_nan=False)
 _UNICODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
@@ -33,7 +33,7 @@ def to_json(value: Any) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def shorten_tables(report: str, n_rows: int = MOST_ROWS) -> str:
+def shorten_tables(report: str, n_rows: int = MAX_ROWS) -> str:
     r"""Keep the first rows of each table of a report.
 
     Examples
@@ -146,10 +146,10 @@ def _choice_json(content: Content) -> dict[str, Any]:
     if model is None:
         return {}
     curve, asked = model.n_topics_curve_, model.n_topics
-    found: dict[str, Any] = {"asked": list(asked) if isinstance(asked, tuple) else asked}
+    choice: dict[str, Any] = {"asked": list(asked) if isinstance(asked, tuple) else asked}
     if curve is not None:
-        found["curve"] = {key: np.asarray(curve[key]).tolist() for key in ("n_topics", "score")}
-    return found
+        choice["curve"] = {key: np.asarray(curve[key]).tolist() for key in ("n_topics", "score")}
+    return choice
 
 
 def groups_text(content: Content, out: str, seconds: float, show_all: bool = False) -> str:
@@ -184,8 +184,8 @@ def groups_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
     ]
     proposals = {
         key: [
-            {**one, "documents": [[ids[line] for line in side] for side in one["documents"]]}
-            for one in content.expansion[key]
+            {**proposal, "documents": [[ids[line] for line in side] for side in proposal["documents"]]}
+            for proposal in content.expansion[key]
         ]
         for key in ("splits", "merges")
     }
@@ -217,7 +217,14 @@ def tuning_text(tuning: Tuning, data: str, model: str, scoring: str) -> str:
     with_coupling = best.coupling is not None
     columns = ("C", *(["Coupling"] if with_coupling else []), _SCORE_NAMES[scoring], "± over folds", "Folds")
     rows = [
-        (one.C, *([one.coupling] if with_coupling else []), one.mean, one.std, one.n_folds) for one in tried
+        (
+            candidate.C,
+            *([candidate.coupling] if with_coupling else []),
+            candidate.mean,
+            candidate.std,
+            candidate.n_folds,
+        )
+        for candidate in tried
     ]
     formats = ("g", *(["g"] if with_coupling else []), "percent", "percent", "d")
     coupling = f" --coupling {best.coupling:g}" if with_coupling else ""
@@ -231,5 +238,5 @@ def tuning_text(tuning: Tuning, data: str, model: str, scoring: str) -> str:
 
 def tuning_json(tuning: Tuning) -> dict[str, Any]:
     """Report the candidates of a cross-validation as values for JSON."""
-    tried = [one._asdict() for one in tuning.tried]
+    tried = [candidate._asdict() for candidate in tuning.tried]
     return {"best": tried[0], "features": tuning.features, "tried": tried}

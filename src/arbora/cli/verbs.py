@@ -23,24 +23,24 @@ from arbora.structure import Hierarchy
 # --- ``arbora discover`` ------------------------------------------------------------------------------------
 
 
-def discover(data: str, out: str, *, sample: int, as_json: bool, show_all: bool, **more: Any) -> None:
+def discover(data: str, out: str, *, sample: int, as_json: bool, show_all: bool, **arguments: Any) -> None:
     """Find topics, write a model folder, and print the topics."""
     start = time.perf_counter()
     check_target(out)
-    options, text = TopicOptions(**pick(more, TOPICS)), TextOptions(**pick(more, TEXT))
+    options, text = TopicOptions(**pick(arguments, TOPICS)), TextOptions(**pick(arguments, TEXT))
     make_topic_model(options)  # raises an error before the long work
-    source = make_source(data, labels="optional", time=options.over_time, **pick(more, READING))
-    found = discover_topics(read_documents(source, verbose=1), options, text, verbose=1)
+    source = make_source(data, labels="optional", time=options.over_time, **pick(arguments, READING))
+    discovered = discover_topics(read_documents(source, verbose=1), options, text, verbose=1)
     settings = {
         "command": "discover",
         "data": data,
-        "model": type(found.estimator).__name__,
+        "model": type(discovered.estimator).__name__,
         "seed": options.seed,
     }
     settings |= {"tree": list(options.tree)} if options.tree else {"topics": options.topics or DEFAULT_TOPICS}
     settings |= {"language": text.language} | ({"over_time": options.over_time} if options.over_time else {})
-    settings["layout"] = more["layout"]
-    content = found.content(sample=sample, settings=settings)
+    settings["layout"] = arguments["layout"]
+    content = discovered.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
     print(
@@ -62,13 +62,13 @@ def expand(
     sample: int,
     as_json: bool,
     show_all: bool,
-    **more: Any,
+    **arguments: Any,
 ) -> None:
     """File a pile into known and new groups, write a model folder with the plan, and print the groups."""
     start = time.perf_counter()
     check_target(out)
-    reading, text = pick(more, READING), TextOptions(**pick(more, TEXT))
-    options = ExpansionOptions(**pick(more, EXPANSION))
+    reading, text = pick(arguments, READING), TextOptions(**pick(arguments, TEXT))
+    options = ExpansionOptions(**pick(arguments, EXPANSION))
     documents = read_documents(make_source(data, labels="optional", **reading), verbose=1)
     pile = None
     if unsorted is not None:
@@ -77,12 +77,12 @@ def expand(
         pile = read_documents(
             make_source(unsorted, labels="ignored", n_features=n_features, **how), verbose=1
         )
-    found = expand_documents(documents, options, text, unsorted=pile, verbose=1)
+    expanded = expand_documents(documents, options, text, unsorted=pile, verbose=1)
     settings: dict[str, Any] = {"command": "expand", "data": data}
     settings |= {"unsorted": unsorted} if unsorted else {}
     settings |= {"new": options.new, "sure": options.sure, "seed": options.seed, "language": text.language}
-    settings["layout"] = more["layout"]
-    content = found.content(sample=sample, settings=settings)
+    settings["layout"] = arguments["layout"]
+    content = expanded.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
     print(

@@ -7,7 +7,7 @@ from arbora.datasets.readers.arff import HmcData, read_hmc_arff
 from arbora.datasets.readers.cluto import ClutoData, read_cluto
 from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning
 from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight, read_xmlc
-from arbora.datasets.readers.texts.collect import (
+from arbora.datasets.readers.texts import (
     FolderData,
     TextData,
     read_csv,

@@ -54,9 +54,9 @@ class DataFormatError(ValueError):
 DataFileError = DataFormatError
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` for the most similar known name, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -64,7 +64,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 ROOT = "root"  # name of the root of the hierarchies built in this package
-_DEEPEST = 1000  # levels of a path; the names of all its nodes together grow with their square
+_MAX_LEVELS = 1000  # levels of a path; the names of all its nodes together grow with their square
 
 
 class Split(NamedTuple):
@@ -203,8 +203,8 @@ def path_edges(paths: Iterable[str]) -> list[tuple[str, str]]:
     edges: dict[tuple[str, str], None] = {}
     for path in dict.fromkeys(paths):
         parts = path.split("/")
-        if len(parts) > _DEEPEST:
-            raise ValueError(f"the path {path[:60]!r}... has {len(parts)} levels, more than {_DEEPEST}")
+        if len(parts) > _MAX_LEVELS:
+            raise ValueError(f"the path {path[:60]!r}... has {len(parts)} levels, more than {_MAX_LEVELS}")
         chain = [ROOT, *("/".join(parts[: i + 1]) for i in range(len(parts)))]
         edges.update(dict.fromkeys(pairwise(chain)))
     return list(edges)

@@ -18,8 +18,9 @@ from arbora.datasets.base import DataFormatError, Dataset, Split, did_you_mean, 
 from arbora.datasets.readers.arff import ColumnError, indicator_columns, number_column
 from arbora.datasets.readers.files import TextLines
 from arbora.datasets.readers.npz import read_arrays
+from arbora.datasets.readers.records import csv_records
 from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight
-from arbora.datasets.readers.texts import csv_records, read_jsonl
+from arbora.datasets.readers.texts import read_jsonl
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy, LabelGraph
@@ -316,14 +317,14 @@ def load_reuters21578(
     y: dict[str, Any] = {part: [data.y[i] for i in index] for part, index in rows.items()}
     if subset != "modapte":
         y = {part: name_array(labels) for part, labels in y.items()}
-    kept = {key: data.extra[key] for key in ("time", "id")}
+    extra = {key: data.extra[key] for key in ("time", "id")}
     return Dataset(
         f"{name}, {subset}",
         y_train=y["train"],
         y_test=y["test"],
         texts_train=[data.texts[i] for i in rows["train"]],
         texts_test=[data.texts[i] for i in rows["test"]],
-        extra=_arrays(kept, rows["train"] + rows["test"]),
+        extra=_arrays(extra, rows["train"] + rows["test"]),
     )
 
 
@@ -388,14 +389,14 @@ def data_folder() -> Path:
 
 def _find(folder: Path) -> dict[str, Path]:
     """Folder of each set present, by name; folders without a loader are ignored."""
-    found = {}
+    places = {}
     for group in ("classification", "clustering"):
         for path in sorted((folder / group).glob("*/")):
             if path.name == _YEAST:
-                found.update({f"{_YEAST}/{part.name}": part for part in sorted(path.glob("*/"))})
+                places.update({f"{_YEAST}/{part.name}": part for part in sorted(path.glob("*/"))})
             elif path.name in _LOADERS or any((path / f"{path.name}{end}").exists() for end in _MATRICES):
-                found[path.name] = path
-    return found
+                places[path.name] = path
+    return places
 
 
 def available() -> list[str]:
@@ -459,17 +460,17 @@ def load(name: str, **options: Any) -> Dataset:
     ...     load("tiny")
     Dataset 'tiny': 3 train, 0 test, 3 features, 2 labels
     """
-    found = _find(data_folder())
-    if name not in found:
-        hint = did_you_mean(name, found) or did_you_mean(f"{_YEAST}/{name}", found)
-        raise ValueError(f"unknown data set {name!r}{hint}; available() lists the {len(found)} names")
-    path = found[name]
+    places = _find(data_folder())
+    if name not in places:
+        hint = did_you_mean(name, places) or did_you_mean(f"{_YEAST}/{name}", places)
+        raise ValueError(f"unknown data set {name!r}{hint}; available() lists the {len(places)} names")
+    path = places[name]
     loader = _loader(name, path)
-    known = list(inspect.signature(loader).parameters)[2:]
+    parameters = list(inspect.signature(loader).parameters)[2:]
     for option in options:
-        if option not in known:
-            offered = f"its options are {', '.join(known)}" if known else "it has no options"
+        if option not in parameters:
+            offered = f"its options are {', '.join(parameters)}" if parameters else "it has no options"
             raise TypeError(
-                f"data set {name!r} has no option {option!r}{did_you_mean(option, known)}: {offered}"
+                f"data set {name!r} has no option {option!r}{did_you_mean(option, parameters)}: {offered}"
             )
     return loader(name, path, **options)

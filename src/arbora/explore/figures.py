@@ -44,13 +44,13 @@ def _graph_objects() -> Any:
     return go
 
 
-def _layout(figure: Any, *, x: str = "", y: str = "", **more: Any) -> Any:
+def _layout(figure: Any, *, x: str = "", y: str = "", **options: Any) -> Any:
     figure.update_layout(
         template="plotly_white",
         font={"family": _FONT, "size": 13},
         margin={"l": 60, "r": 20, "t": 30, "b": 50},
         legend={"borderwidth": 0},
-        **more,
+        **options,
     )
     figure.update_xaxes(title_text=x)
     figure.update_yaxes(title_text=y)
@@ -247,8 +247,8 @@ def self_organizing_map(model: Any) -> Any:
     distance = np.asarray(model.unit_distances_)
     share = (distance - distance.min()) / max(float(np.ptp(distance)), np.finfo(float).tiny)
     figure = go.Figure()
-    for at, grey in zip(positions, (250 - 150 * share).astype(int).tolist(), strict=True):
-        path = "M" + "L".join(f"{x:.3f},{y:.3f}" for x, y in at + cell) + "Z"
+    for position, grey in zip(positions, (250 - 150 * share).astype(int).tolist(), strict=True):
+        path = "M" + "L".join(f"{x:.3f},{y:.3f}" for x, y in position + cell) + "Z"
         colour = f"rgb({grey},{grey},{grey})"
         figure.add_shape(
             type="path", path=path, fillcolor=colour, line={"color": "white", "width": 1}, layer="below"
@@ -338,7 +338,7 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
     if len(order) > most:
         drawn.append((f"{len(order) - most} others", shares[order[most:]].sum(axis=0)))
     figure = go.Figure()
-    names = [one["name"] for one in time["bins"]]
+    names = [entry["name"] for entry in time["bins"]]
     for i, (title, values) in enumerate(drawn):
         figure.add_scatter(
             x=names,
@@ -427,11 +427,11 @@ def remainders(parents: Ints, counts: Array) -> Array:
     roots = counts[~inner].sum()
     part[~inner] = counts[~inner] / roots if roots > 0 else 1 / max(1, (~inner).sum())
     value = part.copy()
-    at, waiting = above, inner.copy()
+    nodes, waiting = above, inner.copy()
     while waiting.any():  # once per level
-        value[waiting] *= part[at[waiting]]
-        waiting &= parents[at] >= 0
-        at = np.where(waiting, parents[at], at)
+        value[waiting] *= part[nodes[waiting]]
+        waiting &= parents[nodes] >= 0
+        nodes = np.where(waiting, parents[nodes], nodes)
     return np.maximum(0.0, value - np.bincount(parents[inner], value[inner], len(parents)))
 
 
@@ -442,14 +442,14 @@ def _branch_colours(parents: Ints) -> list[str]:
     colour = np.full(len(parents), "#eef0f3", dtype=object)
     branch = np.full(len(parents), -1)
     branch[tops] = np.arange(len(tops))
-    at = np.arange(len(parents))
+    nodes = np.arange(len(parents))
     while True:  # once per level
-        open_ = (branch[at] < 0) & (parents[at] >= 0)
+        open_ = (branch[nodes] < 0) & (parents[nodes] >= 0)
         if not open_.any():
             break
-        at = np.where(open_, parents[at], at)
-    found = branch[at]
-    colour[found >= 0] = np.array(COLOURS, object)[found[found >= 0] % len(COLOURS)]
+        nodes = np.where(open_, parents[nodes], nodes)
+    branches = branch[nodes]
+    colour[branches >= 0] = np.array(COLOURS, object)[branches[branches >= 0] % len(COLOURS)]
     return list(colour)
 
 
@@ -483,7 +483,7 @@ def _sizes_of(hierarchy: Hierarchy, sizes: ArrayLike | None) -> Array:
 # ========================  =============================================================================
 
 
-_MOST_DRAWN = 2000  # rows in a picture of cells
+_MAX_DRAWN = 2000  # rows in a picture of cells
 _STEPS = 200  # of the grid of a picture of cells
 _WHAT = {
     "labels": ("share of the label", "Blues"),
@@ -641,10 +641,12 @@ def cells_of_two_features(model: Any, X: Any, y: Any = None, *, features: tuple[
             colorscale=shades if n_clusters > 1 else None, hovertemplate="cluster %{z}<extra></extra>",
         )
     )  # fmt: skip
-    chosen = np.random.default_rng(0).permutation(len(X))[:_MOST_DRAWN]
+    chosen = np.random.default_rng(0).permutation(len(X))[:_MAX_DRAWN]
     labels = np.zeros(len(X), int) if y is None else np.asarray(y)
     if labels.dtype == object:  # None and NaN cannot be sorted among strings
-        labels = np.array(["no label" if one is None or one != one else str(one) for one in labels.tolist()])
+        labels = np.array(
+            ["no label" if label is None or label != label else str(label) for label in labels.tolist()]
+        )
     for number, label in enumerate(np.unique(labels[chosen])):
         rows = chosen[labels[chosen] == label]
         figure.add_scatter(
@@ -723,9 +725,9 @@ def similarity_matrix(model: Any, *, most: int = 400) -> Any:
     )
     starts = np.flatnonzero(np.diff(labels)) + 0.5
     line = {"color": COLOURS[2], "width": 1}
-    for at in starts.tolist():
-        figure.add_shape(type="line", x0=at, x1=at, y0=-0.5, y1=len(labels) - 0.5, line=line)
-        figure.add_shape(type="line", y0=at, y1=at, x0=-0.5, x1=len(labels) - 0.5, line=line)
+    for start in starts.tolist():
+        figure.add_shape(type="line", x0=start, x1=start, y0=-0.5, y1=len(labels) - 0.5, line=line)
+        figure.add_shape(type="line", y0=start, y1=start, x0=-0.5, x1=len(labels) - 0.5, line=line)
     edges = np.concatenate([[-0.5], starts, [len(labels) - 0.5]])
     places, ticks = (edges[1:] + edges[:-1]) / 2, labels[np.ceil(edges[:-1]).astype(np.int64)]
     for update in (figure.update_xaxes, figure.update_yaxes):

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 # --- Limits of the server: sizes, numbers, rates and times --------------------------------------------------
 
 
-_MOST_CLIENTS = 10_000  # addresses whose rates are remembered
+_MAX_CLIENTS = 10_000  # addresses whose rates are remembered
 
 
 class Limits(NamedTuple):
@@ -88,7 +88,7 @@ class Rates:
         left = min(self._most, left + (now - then) * self.rate)
         allowed = left >= 1
         self._left[client] = (left - 1 if allowed else left, now)  # the last used ones are last
-        if len(self._left) > _MOST_CLIENTS:
+        if len(self._left) > _MAX_CLIENTS:
             del self._left[next(iter(self._left))]
         return allowed
 
@@ -220,8 +220,8 @@ class Guard:
             return self.app
         if request.url.path == "/health" or self._has_token(request):
             return self.app
-        given = request.query_params.get("token", "")
-        if request.url.path == "/" and request.method == "GET" and same(given, self.token):
+        sent = request.query_params.get("token", "")
+        if request.url.path == "/" and request.method == "GET" and same(sent, self.token):
             response = RedirectResponse("./", status_code=303)
             response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
             return response
@@ -238,9 +238,9 @@ class Guard:
         return cookie is not None and same(cookie.value, str(self.token))
 
 
-def same(given: str, token: str) -> bool:
+def same(sent: str, token: str) -> bool:
     """Compare two secrets in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
+    return hmac.compare_digest(sent.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
 
 
 def is_same_origin(request: Request) -> bool:

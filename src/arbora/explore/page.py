@@ -33,7 +33,7 @@ from arbora.core.files import publish, temporary_file
 # Text is not escaped here: `page` escapes the JSON, and the JavaScript of the page inserts text as text.
 
 
-MOST_DOCUMENTS = 50_000
+MAX_DOCUMENTS = 50_000
 POSITION_SCALE = 1e-4  # unit of positions, which are written as integers: five characters instead of ten
 
 _ABOUT = (
@@ -66,7 +66,7 @@ _DOCUMENT_COLUMNS = ("id", "text", "label", "node", "probability")
 _OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
 
 
-def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
+def model_data(folder: Any, most_documents: int = MAX_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
     """Make the data of one model.
 
     Parameters
@@ -84,14 +84,14 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
     dict
         Values for JSON.
     """
-    kept = kept_documents(folder, most_documents, seed)
-    place = {int(old): new for new, old in enumerate(kept)}
-    documents = [folder.documents[line] for line in kept.tolist()]
+    lines = kept_documents(folder, most_documents, seed)
+    place = {int(old): new for new, old in enumerate(lines)}
+    documents = [folder.documents[line] for line in lines.tolist()]
     about = {key: folder.about.get(key) for key in _ABOUT}
     about["notices"] = list(folder.about.get("notices") or ())
-    if len(kept) < len(folder.documents):
+    if len(lines) < len(folder.documents):
         about["notices"].append(
-            f"This page shows a random sample of {len(kept):,} of the {len(folder.documents):,} documents."
+            f"This page shows a random sample of {len(lines):,} of the {len(folder.documents):,} documents."
         )
     nodes = columns(folder.nodes, _NODE_COLUMNS, _OPTIONAL_NODE_COLUMNS)
     for name in ("documents", "borderline"):
@@ -101,7 +101,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
         "about": about,
         "nodes": nodes,
         "documents": columns(documents, _DOCUMENT_COLUMNS, _OPTIONAL_DOCUMENT_COLUMNS),
-        "positions": whole_positions(folder.positions[kept]),
+        "positions": whole_positions(folder.positions[lines]),
         "nodePositions": whole_positions(folder.node_positions),
         "evaluation": _moved_evaluation(folder.evaluation, place),
         "time": folder.time,
@@ -121,7 +121,7 @@ def kept_documents(folder: Any, most: int, seed: int) -> Ints:
         needed |= {line for row in folder.evaluation["confusions"] for line in row["documents"]}
     if folder.expansion:
         proposals = (*folder.expansion["splits"], *folder.expansion["merges"])
-        needed |= {line for one in proposals for side in one["documents"] for line in side}
+        needed |= {line for proposal in proposals for side in proposal["documents"] for line in side}
     return draw_sample(n_documents, most, np.array(sorted(needed), np.int64), np.random.default_rng(seed))
 
 
@@ -133,10 +133,10 @@ def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequ
     >>> columns([{"id": "a", "time": 3}, {"id": "b"}], ["id"], ["time", "words"])
     {'id': ['a', 'b'], 'time': [3, None]}
     """
-    found = {name: [row.get(name) for row in rows] for name in (*names, *optional)}
+    lists = {name: [row.get(name) for row in rows] for name in (*names, *optional)}
     return {
         name: values
-        for name, values in found.items()
+        for name, values in lists.items()
         if name in names or any(value is not None for value in values)
     }
 
@@ -150,9 +150,9 @@ def whole_positions(positions: Matrix) -> list[int | None]:
     [5000, -2500, None]
     """
     flat = np.asarray(positions, np.float64).ravel() / POSITION_SCALE
-    known = np.isfinite(flat)
-    whole = np.rint(np.where(known, flat, 0.0)).astype(np.int64).tolist()
-    return [value if there else None for value, there in zip(whole, known.tolist(), strict=True)]
+    finite = np.isfinite(flat)
+    whole = np.rint(np.where(finite, flat, 0.0)).astype(np.int64).tolist()
+    return [value if there else None for value, there in zip(whole, finite.tolist(), strict=True)]
 
 
 def _moved(lines: Sequence[int], place: dict[int, int]) -> list[int]:
@@ -171,7 +171,8 @@ def _moved_expansion(expansion: dict[str, Any] | None, place: dict[int, int]) ->
         return None
     proposals = {
         key: [
-            {**one, "documents": [_moved(side, place) for side in one["documents"]]} for one in expansion[key]
+            {**proposal, "documents": [_moved(side, place) for side in proposal["documents"]]}
+            for proposal in expansion[key]
         ]
         for key in ("splits", "merges")
     }
@@ -253,7 +254,7 @@ def make_page(
     folders: Any | Sequence[Any],
     *,
     title: str | None = None,
-    most_documents: int = MOST_DOCUMENTS,
+    most_documents: int = MAX_DOCUMENTS,
     live: Mapping[str, Any] | None = None,
 ) -> Page:
     """Make the page of one or more models.
@@ -305,7 +306,7 @@ def write_page(
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
-    most_documents: int = MOST_DOCUMENTS,
+    most_documents: int = MAX_DOCUMENTS,
 ) -> Path:
     """Write the page of one or more models to a file, completely or not at all.
 
@@ -327,7 +328,7 @@ def write_page(
     return make_page(folders, title=title, most_documents=most_documents).save(path)
 
 
-def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MOST_DOCUMENTS) -> Page:
+def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MAX_DOCUMENTS) -> Page:
     """Show models in a notebook: the page of ``arbora explore`` in a frame.
 
     Parameters

@@ -33,7 +33,7 @@ from arbora.app.stored_edits import edited_content
 from arbora.app.topic_edits import check_edits
 from arbora.app.topic_model import TopicModel
 from arbora.explore.guard import Limits, log, start_log
-from arbora.explore.page import MOST_DOCUMENTS, as_json, make_page, model_data
+from arbora.explore.page import MAX_DOCUMENTS, as_json, make_page, model_data
 
 # --- Answer concurrent requests together: most of the cost of an answer is the cost of the call -------------
 
@@ -72,16 +72,16 @@ class RequestBatches:
             batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
             try:
                 texts = [text for text, _ in batch]
-                found: Sequence[Any] = await asyncio.to_thread(self._filer.file_texts, texts)
+                answers: Sequence[Any] = await asyncio.to_thread(self._filer.file_texts, texts)
             except Exception as error:
-                found = [error] * len(batch)
-            for (_, reply), one in zip(batch, found, strict=True):
+                answers = [error] * len(batch)
+            for (_, reply), answer in zip(batch, answers, strict=True):
                 if reply.done():  # the client has disconnected
                     continue
-                if isinstance(one, Exception):
-                    reply.set_exception(one)
+                if isinstance(answer, Exception):
+                    reply.set_exception(answer)
                 else:
-                    reply.set_result(one)
+                    reply.set_result(answer)
 
 
 # --- Edits of topics that the page sends to the server: shown at once, written to the folder on request -----
@@ -129,7 +129,7 @@ class TopicEditor:
             content = edited_content(self._folder, edits, self._kept)
             if save:
                 write_folder(self._folder.path, content)
-            return model_data(content._replace(about=full_about(content)), MOST_DOCUMENTS)
+            return model_data(content._replace(about=full_about(content)), MAX_DOCUMENTS)
 
     def reopen(self) -> Folder:
         """Open the folder again after a save."""
@@ -174,9 +174,9 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def check_type(request: Request, *accepted: str) -> None:
     """Reject other content types; types that an HTML form can send are never accepted."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given not in accepted:
-        raise HTTPException(415, f"send {accepted[0]}, not {given or 'a body without a type'}")
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in accepted:
+        raise HTTPException(415, f"send {accepted[0]}, not {content_type or 'a body without a type'}")
 
 
 class Handlers:
@@ -227,23 +227,23 @@ class Handlers:
             raise HTTPException(403, "topics can be edited only on a server with a token")
         body = await read_body(request, self.limits.document)
         try:
-            given = json.loads(body)
+            content = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
-        if not isinstance(given, dict) or not isinstance(given.get("edits"), list):
+        if not isinstance(content, dict) or not isinstance(content.get("edits"), list):
             raise HTTPException(400, "an object with 'edits' is needed")
-        number, save = given.get("model", 0), given.get("save") is True
+        number, save = content.get("model", 0), content.get("save") is True
         self._filer(number)
         if not save:
-            data = await self._edited(number, given["edits"])
+            data = await self._edited(number, content["edits"])
         else:
             async with self.saving:
-                if given.get("after", self.saved[number]) != self.saved[number]:
+                if content.get("after", self.saved[number]) != self.saved[number]:
                     raise HTTPException(
                         409, "another page has saved edits meanwhile: reload to continue with them"
                     )
-                data = await self._edited(number, given["edits"], save=True)
-                before, self.saved[number] = self.filers[number], given["edits"]
+                data = await self._edited(number, content["edits"], save=True)
+                before, self.saved[number] = self.filers[number], content["edits"]
                 await run_in_threadpool(self._renew, number)
                 self.batches.pop(before, None)  # frees the model that was served before
         return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
@@ -357,7 +357,7 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     ASGI application
     """
     limits = limits or Limits()
-    opened = [open_folder(one) if not hasattr(one, "load_model") else one for one in folders]
+    opened = [open_folder(folder) if not hasattr(folder, "load_model") else folder for folder in folders]
     handlers = Handlers(opened, limits, may_edit=token is not None)
     app = Starlette(
         routes=[

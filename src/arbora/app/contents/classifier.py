@@ -75,7 +75,7 @@ def classifier_content(
         words,
         path_titles(tree),
         sample=sample,
-        always=[row for one in confusions for row in one["documents"]],
+        always=[row for confusion in confusions for row in confusion["documents"]],
         random_state=settings.get("seed", 0),
         layout=settings.get("layout", LAYOUTS[0]),
     )
@@ -85,8 +85,8 @@ def classifier_content(
         for node, words_of_node, terms_of_node in zip(described.nodes, typical, terms, strict=True):
             node["typical"] = [[word, round(share, 6)] for word, share in words_of_node]
             node["terms"] = terms_of_node
-    for one in confusions:
-        one["documents"] = np.searchsorted(described.sampled, one["documents"]).tolist()
+    for confusion in confusions:
+        confusion["documents"] = np.searchsorted(described.sampled, confusion["documents"]).tolist()
     text = "The model was not evaluated."
     if evaluation is not None:
         text = evaluation_text(evaluation, [str(name) for name in tree.names])
@@ -102,8 +102,8 @@ def words_with_weight(estimator: Any, names: Sequence[str], n_words: int) -> lis
     """Return the words with the largest weights at each node, without character n-grams if it has words."""
     if not any(map(is_fragment, names)):
         return list(words_of_nodes(estimator, names, n_words))
-    found = words_of_nodes(estimator, names, _PER_WORD * n_words)
-    return [whole_words(words, n_words) for words in found]
+    features = words_of_nodes(estimator, names, _PER_WORD * n_words)
+    return [whole_words(words, n_words) for words in features]
 
 
 def typical_words_of_labels(subject: Subject, y: Any) -> dict[str, list[tuple[str, float]]]:
@@ -135,23 +135,26 @@ def _labels(estimator: Any, X: Any) -> tuple[list[Any], list[Any]]:
     """Classify rows; return labels as strings, and probabilities: one per row, or one list per row."""
     if not X.shape[0]:
         return [], []
-    found = predict_with_probability(estimator, X)
-    return as_text(found.labels), found.probability
+    predictions = predict_with_probability(estimator, X)
+    return as_text(predictions.labels), predictions.probability
 
 
 def _answers(subject: Subject, tree: Hierarchy, trial: Trial | None, sampled: Ints) -> dict[str, list[Any]]:
     """Node and probability of the sampled documents; for test documents, by the model that had not seen them."""
     tested = np.isin(sampled, [] if trial is None else trial.documents)
     others = sampled[~tested]
-    found = dict(
+    predicted = dict(
         zip(others.tolist(), zip(*_labels(subject.estimator, subject.X[others]), strict=True), strict=True)
     )
     if trial is not None:
         answers = zip(trial.predictions.labels, trial.predictions.probability, strict=True)
-        found |= dict(zip(trial.documents.tolist(), answers, strict=True))
-    given = [found[row] for row in sampled.tolist()]
+        predicted |= dict(zip(trial.documents.tolist(), answers, strict=True))
+    pairs = [predicted[row] for row in sampled.tolist()]
     return {
-        "node": [tree.encode(one).tolist() if isinstance(one, list) else tree.id_of(one) for one, _ in given],
-        "probability": [[round(q, 4) for q in p] if isinstance(p, list) else round(p, 4) for _, p in given],
+        "node": [
+            tree.encode(label).tolist() if isinstance(label, list) else tree.id_of(label)
+            for label, _ in pairs
+        ],
+        "probability": [[round(q, 4) for q in p] if isinstance(p, list) else round(p, 4) for _, p in pairs],
         "seen": (~tested).tolist(),
     }

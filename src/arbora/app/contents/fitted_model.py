@@ -82,8 +82,8 @@ def model_content(
         content: Content = model.content(given_texts, y, times=times, name=name)
         return content._replace(about=full_about(content))
     rows = _rows(model, X)
-    given = {"y": y, "documents": documents, "times": times}
-    _check_lengths(rows.shape[0], given, with_rows=X is not None)
+    arguments = {"y": y, "documents": documents, "times": times}
+    _check_lengths(rows.shape[0], arguments, with_rows=X is not None)
     names = _column_names(model, words)
     title = type(model).__name__ if name is None else name
     ids = [str(number) for number in range(1, rows.shape[0] + 1)]
@@ -125,8 +125,8 @@ def _rows(model: Any, X: Any) -> sp.csr_array:
     return rows
 
 
-def _check_lengths(n_rows: int, given: dict[str, Any], *, with_rows: bool) -> None:
-    for what, values in given.items():
+def _check_lengths(n_rows: int, arguments: dict[str, Any], *, with_rows: bool) -> None:
+    for what, values in arguments.items():
         if values is None:
             continue
         if not with_rows:
@@ -175,7 +175,7 @@ def _check_labels(labels: list[Any], tree: Hierarchy) -> None:
 
 def _with_labels(documents: Documents, labels: list[Any] | None) -> Documents:
     y: Any = labels
-    if labels is not None and not any(isinstance(one, list) for one in labels):
+    if labels is not None and not any(isinstance(label, list) for label in labels):
         y = np.array(labels, object)
     return Documents(**{**vars(documents), "y": y})
 
@@ -198,8 +198,12 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str], settings: 
 def _clusters(subject: Subject, y: Any, notices: list[str], settings: Mapping[str, Any]) -> Content:
     labels = None
     if y is not None:
-        given = np.asarray(y, object)
-        texts = [" / ".join(map(str, one)) for one in given.tolist()] if given.ndim == 2 else given.tolist()
+        values = np.asarray(y, object)
+        texts = (
+            [" / ".join(map(str, names)) for names in values.tolist()]
+            if values.ndim == 2
+            else values.tolist()
+        )
         labels = as_text(texts)
     subject = subject._replace(documents=_with_labels(subject.documents, labels))
     return clusters_content(subject, settings=settings, notices=notices)
@@ -209,13 +213,13 @@ def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
     model, X, documents, _, _ = subject
     if y is None or X.shape[0] != len(model.labels_):
         raise ValueError(f"{type(model).__name__} is shown with its own rows: give the X and y of the fit.")
-    given = np.asarray(y, object).ravel().tolist()
-    labels = [None if one is None or one != one or one == -1 else str(one) for one in given]
+    values = np.asarray(y, object).ravel().tolist()
+    labels = [None if label is None or label != label or label == -1 else str(label) for label in values]
     documents = Documents(**{**vars(documents), "y": name_array(labels)})
     column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
     columns = [column_of[name] for name in model.labels_.tolist()]
-    found = model.predict_proba(X)[np.arange(len(columns)), columns]
-    probability = np.where([label is None for label in labels], found, 1.0)
+    predicted = model.predict_proba(X)[np.arange(len(columns)), columns]
+    probability = np.where([label is None for label in labels], predicted, 1.0)
     return groups_content(
         subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings=settings
     )

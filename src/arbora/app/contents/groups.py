@@ -32,7 +32,7 @@ _TABLE_WORDS = 6
 _TITLE_WORDS = 3
 _EXAMPLES = 3  # documents of a new group in the report
 _SNIPPET = 70
-_MOST_PROPOSALS = 5
+_MAX_PROPOSALS = 5
 
 
 class Membership(NamedTuple):
@@ -81,13 +81,13 @@ def groups_content(
     tree = tree_of_groups(model)
     node = np.array([tree.id_of(str(group)) for group in filed.group.tolist()], np.int64)
     n_rows = rows.shape[0]
-    at = sp.csr_array((np.ones(n_rows, bool), node, np.arange(n_rows + 1)), shape=(n_rows, tree.n_nodes))
-    centres = group_centres(rows, sp.csr_array(tree.close(at)))
+    members = sp.csr_array((np.ones(n_rows, bool), node, np.arange(n_rows + 1)), shape=(n_rows, tree.n_nodes))
+    centres = group_centres(rows, sp.csr_array(tree.close(members)))
     words = [top_words(centre, names) for centre in _distinct(centres)]
     told = explain_groups(subject)
     new = {str(group.name): group for group in model.new_groups_}
     described = describe_tree(
-        DocumentTree(tree, rows, at),
+        DocumentTree(tree, rows, members),
         words,
         group_titles(tree, new, words),
         sample=sample,
@@ -100,20 +100,20 @@ def groups_content(
     )
     states = np.array(filed.states(documents.y), object)
     line = _Lines(described.sampled)
-    for one in described.nodes:
-        inside = states[node == one["id"]].tolist()
-        one["states"] = {state: inside.count(state) for state in ("labelled", "filed", "proposed")}
-        if one["name"] in new:
-            group = new[one["name"]]
-            one |= {"new": True, "confidence": group.confidence, "borderline": line.of(group.borderline)}
-            one["documents"] = line.of(group.central)
+    for entry in described.nodes:
+        inside = states[node == entry["id"]].tolist()
+        entry["states"] = {state: inside.count(state) for state in ("labelled", "filed", "proposed")}
+        if entry["name"] in new:
+            group = new[entry["name"]]
+            entry |= {"new": True, "confidence": group.confidence, "borderline": line.of(group.borderline)}
+            entry["documents"] = line.of(group.central)
     answers = {
         "node": node[described.sampled].tolist(),
         "probability": filed.probability[described.sampled].round(4).tolist(),
         "state": states[described.sampled].tolist(),
     }
     content = base_content("groups", subject, described, answers, settings, notices)
-    kept = {**content.model, "centres": sp.csr_array(_of_classes(centres, tree, model.classes_))}
+    parts = {**content.model, "centres": sp.csr_array(_of_classes(centres, tree, model.classes_))}
     expansion = _on_lines(told, line) | {
         "n_new": model.n_new_,
         "range": list(model.n_new_range_),
@@ -122,7 +122,7 @@ def groups_content(
         "choice": {key: str(value) for key, value in model.choice_.items()},
     }
     text = groups_text(described.nodes, expansion, content.documents)
-    return content._replace(model=kept, report=text, expansion=expansion)
+    return content._replace(model=parts, report=text, expansion=expansion)
 
 
 class _Lines(NamedTuple):
@@ -131,8 +131,8 @@ class _Lines(NamedTuple):
     sampled: Ints
 
     def of(self, rows: Sequence[int]) -> list[int]:
-        found: list[int] = np.searchsorted(self.sampled, np.asarray(rows, np.int64)).tolist()
-        return found
+        lines: list[int] = np.searchsorted(self.sampled, np.asarray(rows, np.int64)).tolist()
+        return lines
 
 
 def tree_of_groups(model: Any) -> Hierarchy:
@@ -140,10 +140,10 @@ def tree_of_groups(model: Any) -> Hierarchy:
 
     Labels that are paths, such as sea/fish, make a tree, unless a new group has the name of one of its nodes.
     """
-    known, new = ([str(name) for name in part] for part in _parts(model))
-    tree = tree_of_labels(np.array(known, object))
+    labelled, new = ([str(name) for name in part] for part in _parts(model))
+    tree = tree_of_labels(np.array(labelled, object))
     if tree is None or set(new) & {str(name) for name in tree.names}:
-        return rooted_tree(None, known + new)
+        return rooted_tree(None, labelled + new)
     root = tree.names[tree.root_ids[0]]
     edges = [(str(tree.names[a]), str(tree.names[b])) for a, b in tree.edges.tolist()]
     return Hierarchy.from_edges([*edges, *((str(root), name) for name in new)])
@@ -201,27 +201,38 @@ def group_titles(
 
 def explain_groups(subject: Subject) -> dict[str, Any]:
     """Return what separates the known groups, and which of them might be split or merged, with row numbers."""
-    found = subject.estimator.explain(subject.X, subject.documents.y, list(subject.names), N_WORDS)
+    explanation = subject.estimator.explain(subject.X, subject.documents.y, list(subject.names), N_WORDS)
     return {
-        "features": [[str(name), round(weight, 6)] for name, weight in found.features if weight > 0],
+        "features": [[str(name), round(weight, 6)] for name, weight in explanation.features if weight > 0],
         "splits": [
-            {"group": str(one.group), "documents": [list(rows) for rows in one.rows]}
-            for one in found.splits[:_MOST_PROPOSALS]
+            {"group": str(proposal.group), "documents": [list(rows) for rows in proposal.rows]}
+            for proposal in explanation.splits[:_MAX_PROPOSALS]
         ],
         "merges": [
-            {"groups": [str(name) for name in one.groups], "documents": [list(rows) for rows in one.rows]}
-            for one in found.merges[:_MOST_PROPOSALS]
+            {
+                "groups": [str(name) for name in proposal.groups],
+                "documents": [list(rows) for rows in proposal.rows],
+            }
+            for proposal in explanation.merges[:_MAX_PROPOSALS]
         ],
     }
 
 
 def _rows_of(told: Mapping[str, Any]) -> list[int]:
-    return [row for one in (*told["splits"], *told["merges"]) for side in one["documents"] for row in side]
+    return [
+        row
+        for proposal in (*told["splits"], *told["merges"])
+        for side in proposal["documents"]
+        for row in side
+    ]
 
 
 def _on_lines(told: Mapping[str, Any], line: _Lines) -> dict[str, Any]:
     moved = {
-        key: [{**one, "documents": [line.of(side) for side in one["documents"]]} for one in told[key]]
+        key: [
+            {**proposal, "documents": [line.of(side) for side in proposal["documents"]]}
+            for proposal in told[key]
+        ]
         for key in ("splits", "merges")
     }
     return {**told, **moved}
@@ -257,10 +268,11 @@ def groups_text(
     separating = ", ".join(word for word, _ in expansion["features"])
     parts.append(f"What separates the known groups: {separating or 'no feature alone'}.")
     advice = [
-        f"  split {one['group']}? For example {_pair(one, documents)}" for one in expansion["splits"]
+        f"  split {proposal['group']}? For example {_pair(proposal, documents)}"
+        for proposal in expansion["splits"]
     ] + [
-        f"  merge {' and '.join(one['groups'])}? For example {_pair(one, documents)}"
-        for one in expansion["merges"]
+        f"  merge {' and '.join(proposal['groups'])}? For example {_pair(proposal, documents)}"
+        for proposal in expansion["merges"]
     ]
     if advice:
         parts.append("\n".join(["Known groups to look at:", *advice]))
@@ -272,8 +284,8 @@ def _example(document: Mapping[str, Any]) -> str:
     return f"{document['id']}: {snippet(text, _SNIPPET)}" if text else str(document["id"])
 
 
-def _pair(one: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    return " and ".join(str(documents[side[0]]["id"]) for side in one["documents"] if side)
+def _pair(proposal: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
+    return " and ".join(str(documents[side[0]]["id"]) for side in proposal["documents"] if side)
 
 
 # --- The content of discriminative clusters: label shares and profiles of the clusters, and their rows ------
@@ -282,8 +294,8 @@ def _pair(one: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str
 N_FEATURES = 8
 _TITLE_FEATURES = 2
 _TABLE_FEATURES = 3
-_MOST_LABELS = 12
-_MOST_ENTRIES = 20_000_000  # of rows that are standardised
+_MAX_LABELS = 12
+_MAX_ENTRIES = 20_000_000  # of rows that are standardised
 
 
 def clusters_content(
@@ -311,18 +323,18 @@ def clusters_content(
     names_of = [f"cluster {k}" for k in range(n_clusters)]
     tree = Hierarchy.from_edges([(ROOT, name) for name in names_of], nodes=[ROOT, *names_of])
     if n_rows:
-        cells, found = model.predict(X), model.profile(X, feature_names=list(names))
-        apart, top = found.apart, found.top_features(N_FEATURES)
+        cells, profile = model.predict(X), model.profile(X, feature_names=list(names))
+        contrast, top = profile.apart, profile.top_features(N_FEATURES)
     else:
-        cells, found, top = np.empty(0, np.int64), None, [[] for _ in range(n_clusters)]
-        apart = model.coef_ - model.coef_.mean(axis=0)
-    at = sp.csr_array(
+        cells, profile, top = np.empty(0, np.int64), None, [[] for _ in range(n_clusters)]
+        contrast = model.coef_ - model.coef_.mean(axis=0)
+    members = sp.csr_array(
         (np.ones(n_rows, bool), cells + 1, np.arange(n_rows + 1)), shape=(n_rows, n_clusters + 1)
     )
     shares = label_shares(model)
     described = describe_tree(
-        DocumentTree(tree, _standardised(model, X), at),
-        [[], *([(name, abs(value)) for name, value in one] for one in top)],
+        DocumentTree(tree, _standardised(model, X), members),
+        [[], *([(name, abs(value)) for name, value in features] for features in top)],
         ["all rows", *map(cluster_title, names_of, shares, top)],
         sample=sample,
         random_state=settings.get("seed", 0),
@@ -330,8 +342,8 @@ def clusters_content(
     )
     for k, node in enumerate(described.nodes[1:]):
         node["labels"] = shares[k]
-        if found is not None and node["size"]:
-            node["profile"] = _profile_rows(found, apart, k)
+        if profile is not None and node["size"]:
+            node["profile"] = _profile_rows(profile, contrast, k)
     proba = model.predict_proba(X)[np.arange(n_rows), cells] if n_rows else np.empty(0)
     answers = {
         "node": (cells[described.sampled] + 1).tolist(),
@@ -343,7 +355,7 @@ def clusters_content(
 
 def _standardised(model: Any, X: Any) -> sp.csr_array:
     """Rows as the model compares them, for positions on the map; large ones as they are."""
-    if X.shape[0] * X.shape[1] > _MOST_ENTRIES:
+    if X.shape[0] * X.shape[1] > _MAX_ENTRIES:
         return sp.csr_array(X)
     dense: Any = sp.csr_array(X).toarray()
     return sp.csr_array((dense - model.mean_) / model.scale_)
@@ -360,11 +372,11 @@ def label_shares(model: Any) -> list[list[list[Any]]]:
     expected = rows * columns / max(total, 1)
     spread = expected * (1 - rows / max(total, 1)) * (1 - columns / max(total, 1))
     residual = np.where(spread > 0, (counts - expected) / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
-    found = []
+    lists = []
     for proba, deviation in zip(model.label_proba_, residual, strict=True):
-        order = np.argsort(-proba, kind="stable")[:_MOST_LABELS].tolist()
-        found.append([[names[c], round(float(proba[c]), 4), round(float(deviation[c]), 2)] for c in order])
-    return found
+        order = np.argsort(-proba, kind="stable")[:_MAX_LABELS].tolist()
+        lists.append([[names[c], round(float(proba[c]), 4), round(float(deviation[c]), 2)] for c in order])
+    return lists
 
 
 def cluster_title(name: str, shares: Sequence[Sequence[Any]], top: Sequence[tuple[str, float]]) -> str:
@@ -380,10 +392,10 @@ def cluster_title(name: str, shares: Sequence[Sequence[Any]], top: Sequence[tupl
     return f"{name}: {'; '.join([*parts, features] if features else parts)}"
 
 
-def _profile_rows(found: Any, apart: Any, k: int) -> list[list[Any]]:
-    order = np.argsort(-np.abs(apart[k]), kind="stable")[:N_FEATURES].tolist()
-    values = found.means[k], found.deviations[k], found.overall_mean, apart[k]
-    return [[found.features[j], *(float(f"{one[j]:.6g}") for one in values)] for j in order]
+def _profile_rows(profile: Any, contrast: Any, k: int) -> list[list[Any]]:
+    order = np.argsort(-np.abs(contrast[k]), kind="stable")[:N_FEATURES].tolist()
+    values = profile.means[k], profile.deviations[k], profile.overall_mean, contrast[k]
+    return [[profile.features[j], *(float(f"{value[j]:.6g}") for value in values)] for j in order]
 
 
 def clusters_text(nodes: Sequence[Mapping[str, Any]]) -> str:

@@ -40,8 +40,8 @@ from arbora.arrays import Array, Ints, Matrix
 
 MODULE = "openTSNE"
 FITTED = 5_000  # rows that t-SNE places together
-MOST_FITTED = 10_000
-LEAST = 30  # fewer rows have no neighbourhoods: their layout is linear
+MAX_FITTED = 10_000
+MIN_ROWS = 30  # fewer rows have no neighbourhoods: their layout is linear
 _DIMENSIONS = 50
 _PERPLEXITY = 20
 _EARLY, _LATE, _NEW = 60, 140, 25  # iterations: groups, neighbours, rows outside the sample
@@ -81,23 +81,23 @@ def lay_out(rows: sp.csr_array, start: Array, *, fitted: int = FITTED, random_st
     (60, 2)
     """
     placed = np.zeros((rows.shape[0], 2))
-    known = np.flatnonzero(np.diff(rows.indptr))
+    ids = np.flatnonzero(np.diff(rows.indptr))
     rng = np.random.default_rng(random_state)
-    some = np.sort(rng.permutation(known)[: min(fitted, MOST_FITTED)])
-    if len(some) < LEAST:
+    some = np.sort(rng.permutation(ids)[: min(fitted, MAX_FITTED)])
+    if len(some) < MIN_ROWS:
         return placed
-    others = np.setdiff1d(known, some)
+    others = np.setdiff1d(ids, some)
     # Small problems, many short calls: threads cost more than they give, and would change the last digits.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         basis = _unit_directions(rows[some], random_state)
         map_ = _fit(_reduced(rows[some], basis), start[some], random_state)
         placed[some] = map_
-        for at in range(0, len(others), _CHUNK):
-            chunk = others[at : at + _CHUNK]
+        for begin in range(0, len(others), _CHUNK):
+            chunk = others[begin : begin + _CHUNK]
             placed[chunk] = _extend(map_, _reduced(rows[chunk], basis))
     centre = placed[some].mean(axis=0)
-    placed[known] -= centre
+    placed[ids] -= centre
     return np.asarray(placed / max(float(np.linalg.norm(placed, axis=1).max()), 1e-12))
 
 
@@ -109,14 +109,14 @@ def _unit_directions(rows: sp.csr_array, random_state: int) -> Array:
 
 
 def _reduced(rows: sp.csr_array, basis: Array) -> Array:
-    found = np.asarray(rows @ basis)
-    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
+    reduced = np.asarray(rows @ basis)
+    return np.asarray(reduced / np.maximum(np.linalg.norm(reduced, axis=1, keepdims=True), 1e-12))
 
 
 def _fit(rows: Array, start: Array, random_state: int) -> Any:
     from openTSNE import TSNEEmbedding, affinity
 
-    given = affinity.PerplexityBasedNN(
+    affinities = affinity.PerplexityBasedNN(
         rows,
         perplexity=min(_PERPLEXITY, (len(rows) - 1) / 3),
         method="exact",
@@ -127,10 +127,12 @@ def _fit(rows: Array, start: Array, random_state: int) -> Any:
     # Equal rows must not start at one point: they would never part.
     spread = max(float(start.std()), 1e-12)
     start = start / spread * 1e-2 + np.random.default_rng(random_state).normal(0, 1e-4, start.shape)
-    found = TSNEEmbedding(start, given, negative_gradient_method="bh", n_jobs=1, random_state=random_state)
+    embedding = TSNEEmbedding(
+        start, affinities, negative_gradient_method="bh", n_jobs=1, random_state=random_state
+    )
     early, late = _EXAGGERATION
-    found = found.optimize(n_iter=_EARLY, exaggeration=early, momentum=0.8)
-    return found.optimize(n_iter=_LATE, exaggeration=late, momentum=0.8)
+    embedding = embedding.optimize(n_iter=_EARLY, exaggeration=early, momentum=0.8)
+    return embedding.optimize(n_iter=_LATE, exaggeration=late, momentum=0.8)
 
 
 def _extend(fitted: Any, rows: Array) -> Array:
@@ -199,14 +201,14 @@ def place_documents(
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     linear, nodes = project(X, leaves, members, random_state)
-    if layout == "linear" or len(sampled) < LEAST:
+    if layout == "linear" or len(sampled) < MIN_ROWS:
         return linear[sampled], nodes, []
     if not can_lay_out():
         return linear[sampled], nodes, [NO_LIBRARY]
-    own = sp.csr_array(leaves, dtype=np.float64)
-    centres = mean_positions(own, linear)
-    n_own = np.maximum(np.asarray(own.sum(axis=1)).ravel(), 1.0)
-    start = linear[:, :2] + (own @ np.nan_to_num(centres[:, :2])) / n_own[:, None]
+    memberships = sp.csr_array(leaves, dtype=np.float64)
+    centres = mean_positions(memberships, linear)
+    n_own = np.maximum(np.asarray(memberships.sum(axis=1)).ravel(), 1.0)
+    start = linear[:, :2] + (memberships @ np.nan_to_num(centres[:, :2])) / n_own[:, None]
     positions = np.zeros((len(sampled), N_DIRECTIONS), np.float32)
     positions[:, :2] = lay_out(unit_rows(X)[sampled], start[sampled], random_state=random_state)
     return positions, mean_positions(sp.csr_array(members, dtype=np.float64)[sampled], positions), []
@@ -264,14 +266,14 @@ def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> Array
     size = np.asarray(leaves.sum(axis=0)).ravel()
     centres = unit_rows(leaves.T @ X)[size > 0]
     # Weight by the square root of the size, so that small leaves still matter.
-    found = _principal(centres, np.sqrt(size[size > 0]), rng)
-    if found.shape[1] < N_DIRECTIONS:
+    directions = _principal(centres, np.sqrt(size[size > 0]), rng)
+    if directions.shape[1] < N_DIRECTIONS:
         rows = rng.choice(X.shape[0], min(_ROWS, X.shape[0]), replace=False)
-        more = _principal(X[np.sort(rows)], np.ones(len(rows)), rng)
-        basis, pivots = np.linalg.qr(np.hstack([found, more]))
-        kept = np.abs(np.diag(pivots)) > 1e-6
-        found = (basis * np.sign(np.diag(pivots)))[:, kept][:, :N_DIRECTIONS]
-    return found
+        of_rows = _principal(X[np.sort(rows)], np.ones(len(rows)), rng)
+        basis, pivots = np.linalg.qr(np.hstack([directions, of_rows]))
+        independent = np.abs(np.diag(pivots)) > 1e-6
+        directions = (basis * np.sign(np.diag(pivots)))[:, independent][:, :N_DIRECTIONS]
+    return directions
 
 
 def _principal(rows: sp.csr_array, weight: Array, rng: np.random.Generator) -> Array:

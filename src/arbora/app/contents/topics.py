@@ -177,20 +177,20 @@ class Topics(NamedTuple):
 
 def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
     """Leave out documents with no known words; return the others, their rows, and notices that name some of them."""
-    known = known_rows(X)
-    n_empty = int((~known).sum())
+    has_words = known_rows(X)
+    n_empty = int((~has_words).sum())
     if not n_empty:
         return documents, X, []
-    if n_empty == len(known):
+    if n_empty == len(has_words):
         raise ValueError(
             f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
         )
-    names = ", ".join(documents.ids[row] for row in np.flatnonzero(~known)[:_NAMED].tolist())
+    names = ", ".join(documents.ids[row] for row in np.flatnonzero(~has_words)[:_NAMED].tolist())
     names += ", ..." if n_empty > _NAMED else ""
     what, are = ("document", "is") if n_empty == 1 else ("documents", "are")
     notice = f"{n_empty:,} {what} with no known words {are} left out ({names})."
     warn_caller(notice.rstrip("."))
-    rows = np.flatnonzero(known)
+    rows = np.flatnonzero(has_words)
     return documents.take(rows), X[rows], [notice]
 
 

@@ -50,7 +50,7 @@ _CANDIDATES = 10  # terms to consider for each word to list
 _RARITY = 1.25  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
 _MIN_DOCUMENTS = 2  # documents of a group with a listed term, by their weights, if the group has several
 _MIN_SHARE = 0.05  # share of the documents of a group with a listed term
-_OF_LARGEST = 0.5  # or share of the documents that have the commonest term
+_OF_MAX = 0.5  # or share of the documents that have the commonest term
 
 
 class GroupForms(NamedTuple):
@@ -247,7 +247,7 @@ def typical_words(
     unreadable = _unreadable(groups, n_terms)[terms]
     hidden = unreadable | (counts.data < np.minimum(_MIN_DOCUMENTS, sizes / 2))
     largest = _largest_of_group(np.where(unreadable, 0.0, shares), owner)
-    hidden |= shares < np.minimum(min_share, _OF_LARGEST * largest)
+    hidden |= shares < np.minimum(min_share, _OF_MAX * largest)
     if not phrases:
         hidden |= groups.parts[terms, 0] >= 0
     kin = np.zeros(len(groups.sizes), int) if siblings is None else np.asarray(siblings)

@@ -37,9 +37,9 @@ MODELS: dict[str, dict[str, Callable[..., Any]]] = {
     "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
 }
 BAYES = "HBLR"
-MOST_IN_BRANCH = 2000  # largest number of training documents of a branch that is hidden
-FEWEST_MODULES = 3  # smallest family to show
-MOST_FAMILIES = 8
+MAX_IN_BRANCH = 2000  # largest number of training documents of a branch that is hidden
+MIN_MODULES = 3  # smallest family to show
+MAX_FAMILIES = 8
 FAR = 2.0  # a module is far if its distance from the family exceeds this multiple of the siblings' median
 HELD_OUT = 0.2
 SMALL = 5  # documents; the first row of the table by class size
@@ -146,8 +146,8 @@ def evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
     assert data.hierarchy is not None
     for average in ("micro", "macro"):
         table = compare_by_level(data.y_test, predictions, data.hierarchy, average=average)
-        kept = ("Level", "# Nodes", *(f"{name} {average.capitalize()}-F1" for name in predictions))
-        rows = tuple(zip(*map(table.column, kept), strict=True))[1:]
+        shown = ("Level", "# Nodes", *(f"{name} {average.capitalize()}-F1" for name in predictions))
+        rows = tuple(zip(*map(table.column, shown), strict=True))[1:]
         columns = (f"{average.capitalize()}-F1 at level", "nodes", *predictions)
         print(Table(columns, rows, ("d", ",d", *["percent"] * len(predictions))), end="\n\n")
     print(compare(data.y_test, predictions, baseline="flat"))
@@ -186,24 +186,24 @@ def families(summary: Table) -> list[tuple[Any, ...]]:
     """
     names = ("Node", "Parent", "Rows", "Against siblings", "Shared")
     nodes, parents, rows, ratio, shared = (np.array(summary.column(name), object) for name in names)
-    found = []
+    selected = []
     for i in np.argsort(-shared.astype(float), kind="stable").tolist():
         members = np.flatnonzero(parents == nodes[i])
-        if len(members) >= FEWEST_MODULES:
+        if len(members) >= MIN_MODULES:
             far = [str(nodes[k]).removeprefix(f"{nodes[i]}/") for k in members if ratio[k] > FAR]
-            found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(far)))
-    return found
+            selected.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(far)))
+    return selected
 
 
 def show_families(model: HierarchicalBayesClassifier) -> None:
     """Print what the Bayesian model has learned about the largest families."""
-    found = families(model.node_summary())
-    largest = sorted(found, key=lambda line: -line[1])[:MOST_FAMILIES]
+    shown = families(model.node_summary())
+    largest = sorted(shown, key=lambda line: -line[1])[:MAX_FAMILIES]
     columns = ("family", "documents", "modules", "shared", "far from its family")
-    lines = [line for line in found if line in largest]
+    lines = [line for line in shown if line in largest]
     print(Table(columns, tuple(lines), ("", ",d", "d", ".2f", "")))
     print_paragraph(
-        f"The {len(lines)} largest families with {FEWEST_MODULES} modules or more. Shared: the part of the squared "
+        f"The {len(lines)} largest families with {MIN_MODULES} modules or more. Shared: the part of the squared "
         f"weights of the modules that comes from the family. Far: the distance from the family is more than {FAR:g} "
         "times the median of its modules."
     )

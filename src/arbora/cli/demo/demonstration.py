@@ -50,7 +50,7 @@ model = TextClassifier().fit(texts, labels)
 model.predict(["a new text"])
 print(model.choice_text())
 """
-MOST_TEXTS = 2000  # of the topics that are edited
+MAX_TEXTS = 2000  # of the topics that are edited
 N_TOPICS = 8
 _N_WORDS = 5
 
@@ -78,7 +78,7 @@ def show_classifier(data: Dataset, sentences: Sequence[str]) -> None:
 def show_editing(texts: Sequence[str]) -> None:
     """Find a few topics, merge the two that are most alike, name the result, and undo; print topics and lines."""
     start = time.perf_counter()
-    step = max(1, len(texts) // MOST_TEXTS)
+    step = max(1, len(texts) // MAX_TEXTS)
     model = TopicModel(N_TOPICS, n_jobs=-1, random_state=0).fit(list(texts[::step]))
     means = np.asarray(model.topics_.means_)
     alike = means @ means.T - 2 * np.eye(len(means))
@@ -328,7 +328,7 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)
     heading("Expand: hide a third of the modules of a package, and find them again")
     branch = demo_classify.largest_branch(
-        data.hierarchy, documents_below(data.hierarchy, data.y_train), demo_classify.MOST_IN_BRANCH
+        data.hierarchy, documents_below(data.hierarchy, data.y_train), demo_classify.MAX_IN_BRANCH
     )
     groups = demo_expand.show_expansion(data, branch)
     heading("Topics over time, on a generated corpus with known topics")

@@ -50,19 +50,19 @@ def show_flat(data: Dataset, X: Any, names: Sequence[str]) -> Any:
     """Find flat topics of the training documents, print them, and return the model."""
     assert data.hierarchy is not None
     start = time.perf_counter()
-    known = np.flatnonzero(np.diff(X.indptr))
-    n_topics = min(N_TOPICS, len(known))
-    model = BayesianVMFMixture(n_topics, n_jobs=-1, random_state=0, verbose=1).fit(X[known])
-    topic = model.predict(X[known])
+    ids = np.flatnonzero(np.diff(X.indptr))
+    n_topics = min(N_TOPICS, len(ids))
+    model = BayesianVMFMixture(n_topics, n_jobs=-1, random_state=0, verbose=1).fit(X[ids])
+    topic = model.predict(X[ids])
     size = np.bincount(topic, minlength=n_topics)
     words = [", ".join(word for word, _ in top) for top in model.top_features(names, n=_N_WORDS)]
     order = np.argsort(-size, kind="stable").tolist()
     rows = [(int(size[k]), shorten_list(words[k], WIDTH - 11)) for k in order if size[k]]
     print(Table(("documents", "words"), tuple(rows), (",d", "")))
-    packages = branches(data.hierarchy, np.asarray(data.y_train, object)[known])
+    packages = branches(data.hierarchy, np.asarray(data.y_train, object)[ids])
     agreement = normalized_mutual_info_score(packages, topic)
     print_paragraph(
-        f"{type(model).__name__} is fitted to the {len(known):,} training documents without their labels. Its topics "
+        f"{type(model).__name__} is fitted to the {len(ids):,} training documents without their labels. Its topics "
         f"and the {len(set(packages))} packages have a normalised mutual information (NMI) of {agreement:.2f} (1: "
         "the same partition). "
         f"{time.perf_counter() - start:.1f} s."
@@ -103,11 +103,11 @@ def show_novelty(model: Any, vectorizer: Any, sentences: Sequence[str], X_test: 
     """Print which sentences the flat topics call novel, and the share of novel test documents."""
     texts = [OUT_OF_PLACE, *sentences]
     X = vectorizer.transform(texts)
-    known = np.diff(X.indptr) > 0
+    has_words = np.diff(X.indptr) > 0
     novel = np.zeros(len(texts), bool)
-    if known.any():
-        novel[known] = model.is_novel(X[known], level=LEVEL)
-    for sentence, is_known, is_novel in zip(texts, known, novel, strict=True):
+    if has_words.any():
+        novel[has_words] = model.is_novel(X[has_words], level=LEVEL)
+    for sentence, is_known, is_novel in zip(texts, has_words, novel, strict=True):
         verdict = "novel" if is_novel else "ordinary" if is_known else "no known word"
         print(f"{verdict:13}  {textwrap.shorten(sentence, WIDTH - 17, placeholder=' ...')}")
     ordinary = X_test[np.flatnonzero(np.diff(X_test.indptr))]
@@ -259,11 +259,11 @@ def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
     theme = (rng.random(n_notes)[:, None] > shares[year].cumsum(axis=1)).sum(axis=1).clip(max=len(THEMES) - 1)
     texts, common = [], _COMMON.split()
     for t, k in zip((year / (LAST - FIRST)).tolist(), theme.tolist(), strict=True):
-        own, is_late = rng.random(WORDS_A_NOTE) < _OWN, rng.random(WORDS_A_NOTE) < t
+        of_theme, is_late = rng.random(WORDS_A_NOTE) < _OWN, rng.random(WORDS_A_NOTE) < t
         early, late = THEMES[k].early.split(), THEMES[k].late.split()
-        kinds = [(late if b else early) if a else common for a, b in zip(own, is_late, strict=True)]
+        kinds = [(late if b else early) if a else common for a, b in zip(of_theme, is_late, strict=True)]
         texts.append(" ".join(words[rng.integers(len(words))] for words in kinds))
-    names = np.array([one.name for one in THEMES], dtype=object)
+    names = np.array([entry.name for entry in THEMES], dtype=object)
     documents = Documents.from_texts(
         texts,
         names[theme],
@@ -324,7 +324,9 @@ def words_table(model: Any, names: list[str], topics: list[int]) -> Table:
     for number, topic in enumerate(topics):
         first, last = lives[topic].birth, lives[topic].end or model.times_[-1]
         words = model.vocabulary(topic, names, n=_TEMPORAL_WORDS, times=[first, last])
-        lines = [f"{_year(one.time)}: {', '.join(word for word, _ in one.features)}" for one in words]
+        lines = [
+            f"{_year(moment.time)}: {', '.join(word for word, _ in moment.features)}" for moment in words
+        ]
         cells = [shorten_list(line, _CELL) for line in lines]
         rows.append((THEMES[number].name, cells[0], cells[-1]))
     return Table(("theme", "words at its birth", "words at its end, or now"), tuple(rows))
@@ -338,17 +340,17 @@ def show_time() -> Content:
     """Generate the archive, find its topics, print both, and return the content of the topics."""
     start = time.perf_counter()
     archive = make_archive()
-    subject, times, found = find_topics(archive)
+    subject, times, topic_of = find_topics(archive)
     model, notes = subject.estimator, archive.documents
-    topics = match(archive.theme, found, len(THEMES))
+    topics = match(archive.theme, topic_of, len(THEMES))
     print(lives_table(archive, model, topics), end="\n\n")
     print(words_table(model, list(subject.names), topics))
-    right = float(np.mean(np.asarray(topics)[archive.theme] == found))
+    right = float(np.mean(np.asarray(topics)[archive.theme] == topic_of))
     print_paragraph(
         f"This corpus is generated: {len(notes):,} notes of an invented archive, with dates from {FIRST} to {LAST}, "
         f"on {len(THEMES)} themes whose shares and words change with time. {type(model).__name__} is fitted to the "
         f"texts and dates, without the themes: {100 * right:.1f}% of the notes are in the topic of their theme "
-        f"(NMI {normalized_mutual_info_score(archive.theme, found):.3f}). The persistence is {PERSISTENCE}, above "
+        f"(NMI {normalized_mutual_info_score(archive.theme, topic_of):.3f}). The persistence is {PERSISTENCE}, above "
         "the default of 0.98: topics that may change faster can join a theme that ends with one that begins. "
         f"{time.perf_counter() - start:.1f} s."
     )

@@ -244,11 +244,11 @@ def read_hmc_arff(
         problem = f"the classes of the header do not make a {structure} under {ROOT!r}: {error}"
         raise DataFormatError(path, None, problem) from error
     rows, numbers = _read_rows(path, lines, len(header.features) + 1)
-    known = set(hierarchy.names)
+    class_names = set(hierarchy.names)
     labels = [row[-1].split("@") for row in rows]
     for number, names in zip(numbers, labels, strict=True):
         for name in names:
-            if name not in known:
+            if name not in class_names:
                 problem = f"label {name!r} is not a class of the header{did_you_mean(name, header.classes)}"
                 raise DataFormatError(path, number, problem)
     columns = [

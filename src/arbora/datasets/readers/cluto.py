@@ -16,7 +16,7 @@ from arbora.datasets.base import DataFormatError, name_array
 from arbora.datasets.readers.files import MAX_UNPACKED, TextLines, read_chunks
 
 _PACKED = (".gz", ".xz", ".bz2")
-_LARGEST = float(np.finfo(np.float32).max)  # of a value
+_MAX_VALUE = float(np.finfo(np.float32).max)  # of a value
 _DIGITS = 18  # of a count: it fits in 64 bits
 
 
@@ -35,7 +35,7 @@ def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
         numbers = np.array(b" ".join(lines).split(), dtype=np.float64)
     except ValueError:
         numbers = np.array([np.nan])
-    if np.abs(numbers).max(initial=0.0) <= _LARGEST:  # False if one is NaN
+    if np.abs(numbers).max(initial=0.0) <= _MAX_VALUE:  # False if one is NaN
         return numbers
     for number, line in enumerate(lines, start=first):
         for token in line.split():
@@ -46,8 +46,10 @@ def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
                 size = float("nan")
             if not np.isfinite(size):
                 raise DataFormatError(path, number, f"{shown!r} is not a finite number")
-            if size > _LARGEST:
-                raise DataFormatError(path, number, f"{shown!r} is too large a number, above {_LARGEST:.3g}")
+            if size > _MAX_VALUE:
+                raise DataFormatError(
+                    path, number, f"{shown!r} is too large a number, above {_MAX_VALUE:.3g}"
+                )
     return numbers
 
 

@@ -23,7 +23,7 @@ from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes, read
 _SPACE, _COLON, _DOT, _PLUS, _MINUS, _ZERO = b" :.+-0"
 _WHITE = bytes.maketrans(b"\t\r\v\f", b"    ")
 _PAIR = re.compile(rb"[0-9]{1,18}:[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_LONGEST_VALUE = 128  # characters of a value
+_MAX_VALUE = 128  # characters of a value
 _TOKENS_AT_ONCE = 1 << 16  # values of any notation that are converted at a time
 _DIGITS = 18  # of a count: it fits in 64 bits
 _SHOWN = 60  # characters of a wrong token in a message
@@ -81,7 +81,7 @@ def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tu
 def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Numbers in any notation, by C conversion; ValueError if one is malformed or too long."""
     width = int((ends - starts).max())
-    if width > _LONGEST_VALUE:
+    if width > _MAX_VALUE:
         raise ValueError("too long")
     if starts.size > _TOKENS_AT_ONCE:  # every token is padded to the longest: a part at a time
         cuts = range(0, starts.size, _TOKENS_AT_ONCE)
@@ -130,8 +130,8 @@ def _first_bad_pair(features: list[bytes]) -> tuple[int, str]:
             index, _, value = token.partition(b":")
             if not _PAIR.fullmatch(token) or len(index) > _EXACT_DIGITS:
                 return row, f"{shown} is not a feature of the form index:value"
-            if len(value) > _LONGEST_VALUE:
-                return row, f"the value of {shown} has {len(value)} characters, more than {_LONGEST_VALUE}"
+            if len(value) > _MAX_VALUE:
+                return row, f"the value of {shown} has {len(value)} characters, more than {_MAX_VALUE}"
             if not np.isfinite(float(value)):
                 return row, f"the value of {shown} is too large"
     return 0, "not index:value pairs"
@@ -168,8 +168,8 @@ def _parse_chunk(lines: list[bytes], start: int, path: Path, allow_empty: bool, 
     rows = [line.partition(b"#")[0].translate(_WHITE) for line in lines]
     numbers = np.arange(start, start + len(rows))
     if not keep_blank:
-        kept = [i for i, row in enumerate(rows) if row.strip()]
-        rows, numbers = [rows[i] for i in kept], numbers[kept]
+        ids = [i for i, row in enumerate(rows) if row.strip()]
+        rows, numbers = [rows[i] for i in ids], numbers[ids]
     parts = [_split_row(row) for row in rows]
     labels = [
         _parse_labels(head, path, int(n), allow_empty) for (head, _), n in zip(parts, numbers, strict=True)

@@ -201,7 +201,7 @@ def _make_hierarchy(
 ) -> Hierarchy:
     from arbora.structure import Hierarchy
 
-    if sum(given is not None for given in (hierarchy, branching, n_leaves)) > 1:
+    if sum(option is not None for option in (hierarchy, branching, n_leaves)) > 1:
         raise ValueError("give one of hierarchy, branching and n_leaves")
     if hierarchy is not None:
         if not hierarchy.is_tree:

@@ -56,25 +56,25 @@ def _uniform_directions(n: int, n_features: int, rng: np.random.Generator) -> np
 def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
     if weights is None:
         return np.full(n, 1.0 / n)
-    given = np.asarray(weights, dtype=np.float64)
-    if given.shape != (n,) or (given < 0).any() or not np.isclose(given.sum(), 1.0):
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (n,) or (values < 0).any() or not np.isclose(values.sum(), 1.0):
         raise ValueError(f"weights must be {n} numbers, not negative, that sum to 1")
-    return np.asarray(given / given.sum())
+    return np.asarray(values / values.sum())
 
 
 def _check_counts(n_features: int, **counts: int) -> None:
     """Raise ValueError if a size is too small."""
-    for name, least, given in [("n_features", 2, n_features), *((name, 1, n) for name, n in counts.items())]:
-        if given < least:
-            raise ValueError(f"{name} must be at least {least}, got {given}")
+    for name, least, number in [("n_features", 2, n_features), *((name, 1, n) for name, n in counts.items())]:
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number}")
 
 
 def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.ndarray:
     """Concentration of each component; with the default, rows are near their mean in any dimension."""
-    given = np.asarray(5.0 * n_features if kappa is None else kappa, dtype=np.float64)
-    if given.ndim > 1 or (given.ndim == 1 and given.size != n):
-        raise ValueError(f"kappa must be a number or {n} numbers, got shape {given.shape}")
-    return np.broadcast_to(given, (n,)).copy()
+    values = np.asarray(5.0 * n_features if kappa is None else kappa, dtype=np.float64)
+    if values.ndim > 1 or (values.ndim == 1 and values.size != n):
+        raise ValueError(f"kappa must be a number or {n} numbers, got shape {values.shape}")
+    return np.broadcast_to(values, (n,)).copy()
 
 
 def _component_names(components: np.ndarray) -> np.ndarray:

@@ -28,10 +28,17 @@ from arbora.datasets.readers.files import (
     refuse_unpacked,
     sniff_encoding,
 )
-from arbora.datasets.readers.texts.delimited import csv_rows, parquet_rows
-from arbora.datasets.readers.texts.html_text import AS_IS, STRIP, clean_html, html_text
-from arbora.datasets.readers.texts.json_records import json_records, jsonl_records
-from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow
+from arbora.datasets.readers.html_text import AS_IS, STRIP, clean_html, html_text
+from arbora.datasets.readers.records import (
+    Fields,
+    Found,
+    Reading,
+    TextRow,
+    csv_rows,
+    json_records,
+    jsonl_records,
+    parquet_rows,
+)
 
 # --- Text of PDF and Word files, through pypdf and python-docx (the extra ``files``) ------------------------
 
@@ -207,9 +214,9 @@ def folder_rows(
     folder = Path(folder)
     if not folder.is_dir():
         raise DataFormatError(folder, None, "is not a folder")
-    found = sorted(path for path in folder.rglob(pattern) if path.is_file() or path.is_symlink())
+    paths = sorted(path for path in folder.rglob(pattern) if path.is_file() or path.is_symlink())
     files = [
-        path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not files:
         raise DataFormatError(folder, None, f"has no file that matches {pattern!r}")

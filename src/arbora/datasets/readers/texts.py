@@ -13,12 +13,20 @@ import numpy as np
 
 from arbora.datasets.base import ROOT, DataFormatError, label_names, name_array, path_edges
 from arbora.datasets.readers.files import AUTO, MAX_UNPACKED
+from arbora.datasets.readers.folder import folder_rows
+from arbora.datasets.readers.html_text import AS_IS
+from arbora.datasets.readers.records import (
+    Fields,
+    Found,
+    Reading,
+    TextRow,
+    as_fields,
+    csv_rows,
+    join_labels,
+    json_records,
+    jsonl_records,
+)
 from arbora.datasets.readers.skipped import SkippedRecords, is_readable
-from arbora.datasets.readers.texts.delimited import csv_rows
-from arbora.datasets.readers.texts.folder import folder_rows
-from arbora.datasets.readers.texts.html_text import AS_IS
-from arbora.datasets.readers.texts.json_records import json_records, jsonl_records
-from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow, as_fields, join_labels
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy
@@ -32,8 +40,8 @@ class TextData(NamedTuple):
     extra: dict[str, list[Any]]
 
     def __repr__(self) -> str:
-        more = "".join(f", {name!r}" for name in self.extra)
-        return f"TextData: {describe_texts(self.texts, self.y)}" + (f"; fields {more[2:]}" if more else "")
+        names = "".join(f", {name!r}" for name in self.extra)
+        return f"TextData: {describe_texts(self.texts, self.y)}" + (f"; fields {names[2:]}" if names else "")
 
 
 class FolderData(NamedTuple):
@@ -66,8 +74,8 @@ def describe_texts(texts: Sequence[str], y: Any) -> str:
     return "; ".join(parts)
 
 
-def _collect(found: Iterator[Found], path: str | Path, skipped: SkippedRecords | None) -> list[TextRow]:
-    rows = [row for row in found if is_readable(row, skipped)]
+def _collect(records: Iterator[Found], path: str | Path, skipped: SkippedRecords | None) -> list[TextRow]:
+    rows = [row for row in records if is_readable(row, skipped)]
     if not rows:
         if skipped is not None and skipped.first is not None:
             raise skipped.first
