@@ -191,8 +191,9 @@ def one_column(best: Ints, n_classes: int) -> sp.csr_array:
 def check_X(estimator: Any, X: Any) -> Any:
     """Check the rows that a fitted estimator predicts."""
     check_is_fitted(estimator)
-    # Squares as in fit: no score overflows.
-    return check_features(estimator, X, reset=False, squares=getattr(estimator, "dtype", np.float64))
+    # Squares in the precision of the weights, as in fit: no score overflows.
+    weights = vars(estimator).get("coef_", vars(estimator).get("differences_"))
+    return check_features(estimator, X, reset=False, squares=getattr(weights, "dtype", np.float64))
 
 
 class NodePredictor(Explorable):

@@ -151,11 +151,8 @@ class RayEngine:
 
     Examples
     --------
-    >>> from arbora.classify import MultinomialLogistic
-    >>> engine = RayEngine(address="10.0.0.1:6379", n_shards=64, folder="/shared/scratch")
-    >>> MultinomialLogistic(engine=engine)
-    MultinomialLogistic(engine=RayEngine(address='10.0.0.1:6379', n_shards=64,
-                                         folder='/shared/scratch'))
+    >>> RayEngine(address="10.0.0.1:6379", n_shards=64, folder="/shared/scratch")
+    RayEngine(address='10.0.0.1:6379', n_shards=64, folder='/shared/scratch')
     """
 
     shares_memory = False
@@ -238,6 +235,10 @@ class RayEngine:
         if self.n_shards_given is not None:
             return self.n_shards_given
         return max(1, count_slots(self.connect(), self.threads))
+
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: none, they live on the workers."""
+        return 0
 
     def connect(self) -> Any:
         """Connect this process to the cluster if necessary; return the module `ray`."""
@@ -413,10 +414,8 @@ def choose_engine(engine: Engine | str | None, n_jobs: int | None) -> Engine:
     >>> choose_engine(RayEngine(n_jobs=3), None)
     RayEngine(n_jobs=3)
     """
-    if n_jobs is None and isinstance(engine, ThreadEngine | RayEngine):
-        n_jobs = engine.n_jobs
-    if engine == "ray":
-        return RayEngine(n_jobs=n_jobs)
-    if isinstance(engine, RayEngine):
-        return engine.with_jobs(n_jobs)
-    return ThreadEngine(n_jobs)
+    if engine is None or isinstance(engine, str):
+        if engine not in (None, "threads", "ray"):
+            raise ValueError(f"engine={engine!r}: give 'threads', 'ray' or an engine of arbora.engine.")
+        return RayEngine(n_jobs=n_jobs) if engine == "ray" else ThreadEngine(n_jobs)
+    return engine if n_jobs is None else engine.with_jobs(n_jobs)

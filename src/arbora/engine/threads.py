@@ -140,6 +140,10 @@ class ThreadEngine:
         self._pool: ThreadPoolExecutor | None = None
         self._depth = 0
 
+    def with_jobs(self, n_jobs: int | None) -> Self:
+        """Return an engine with another number of threads."""
+        return type(self)(n_jobs)
+
     @property
     def n_workers(self) -> int:
         """Number of threads that a call would use now.
@@ -158,6 +162,10 @@ class ThreadEngine:
     def n_shards(self) -> int:
         """Number of shards to cut a model into: one, since threads share memory."""
         return 1
+
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: all of them."""
+        return n_bytes
 
     def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
         """Make resident shards (see `arbora.core.engine`) in this process.
