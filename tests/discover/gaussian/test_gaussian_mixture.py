@@ -14,9 +14,8 @@ import arbora
 from arbora.core.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
-from arbora.discover.gaussian.mixture import PriorOptions, make_model
+from arbora.discover.gaussian.mixture import PriorOptions, Standardizer, default_scale, make_model
 from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive
-from arbora.discover.gaussian.sampler import Standardizer, default_scale
 
 MODELS = DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 SHORT = {"sampling": {"n_warmup": 20, "n_samples": 20}, "random_state": 0}

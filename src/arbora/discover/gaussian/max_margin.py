@@ -36,8 +36,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array
 from arbora.core.running import running
-from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture, PriorOptions, Sampling
-from arbora.discover.gaussian.sampler import PartitionModel, PartitionState, Standardizer
+from arbora.discover.gaussian.mixture import (
+    DirichletProcessGaussianMixture,
+    PriorOptions,
+    Sampling,
+    Standardizer,
+)
+from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.chains import Chains
 
 _FIRST_STRENGTH = 0.1  # c and margin at the start of the heuristic

@@ -371,10 +371,13 @@ class ClusterTopics:
         prior = padded_prior(state.clusters, now.alpha)
         count_tables(state.doc_topics, state.labels, prior, _seed(rng), tables)
         upper = np.zeros_like(tables)
-        counts, own = np.zeros((self.n_clusters, padded(self.n_topics)), np.int32), np.arange(self.n_clusters)
+        counts, cluster_ids = (
+            np.zeros((self.n_clusters, padded(self.n_topics)), np.int32),
+            np.arange(self.n_clusters),
+        )
         counts[:, : self.n_topics] = tables
         base_prior = np.tile(padded_prior(state.base[None], now.alpha1), (self.n_clusters, 1))
-        count_tables(counts, own, base_prior, _seed(rng), upper)
+        count_tables(counts, cluster_ids, base_prior, _seed(rng), upper)
         if self.sample_concentrations:
             sizes = np.bincount(state.labels, minlength=self.n_clusters)
             histogram = word_histogram(state.word_topics, self.n_topics)
@@ -422,7 +425,7 @@ class ClusterTopics:
         ]
         scale = 0.0 if self.margin is None else np.sqrt(self.margin.variance)
         doc_topics = np.zeros((D, padded(T)), np.int32)
-        doc_topics[:, :T] = [np.bincount(own, minlength=T) for own in topics]
+        doc_topics[:, :T] = [np.bincount(tokens, minlength=T) for tokens in topics]
         return TopicState(
             np.concatenate(topics).astype(np.int32),
             labels,
@@ -555,8 +558,8 @@ def labels_of_k_means(rows: sp.csr_array, landmarks: Ints, n_clusters: int, seed
             chosen = rows[[full[rng.choice(len(full), p=distance / distance.sum())]]].toarray()[0]
             nearest = np.maximum(nearest, rows[full] @ chosen)
             centres.append(chosen)
-        own = WeightedRows(rows[full], np.ones(len(full)))
-        labels[full] = split_rows(own, np.array(centres), _K_MEANS_ITERATIONS)
+        weighted = WeightedRows(rows[full], np.ones(len(full)))
+        labels[full] = split_rows(weighted, np.array(centres), _K_MEANS_ITERATIONS)
     return np.where(landmarks >= 0, landmarks, labels)
 
 
@@ -592,13 +595,13 @@ def starting_topics(
     with fewer topics than clusters, clusters share them.
     """
     owner = np.repeat(labels, lengths)
-    n_own = max(1, n_topics // (n_clusters + 1))
-    n_common = max(0, n_topics - n_own * n_clusters)
-    own = (owner * n_own + rng.integers(n_own, size=len(owner))) % n_topics
+    n_special = max(1, n_topics // (n_clusters + 1))
+    n_common = max(0, n_topics - n_special * n_clusters)
+    cluster_topic = (owner * n_special + rng.integers(n_special, size=len(owner))) % n_topics
     if not n_common:
-        return own.astype(np.int32)
+        return cluster_topic.astype(np.int32)
     common = n_topics - n_common + rng.integers(n_common, size=len(owner))
-    return np.where(rng.random(len(owner)) < 0.5, own, common).astype(np.int32)
+    return np.where(rng.random(len(owner)) < 0.5, cluster_topic, common).astype(np.int32)
 
 
 def start_state(model: ClusterTopics, data: Corpus, labels: Ints, rng: np.random.Generator) -> TopicState:
