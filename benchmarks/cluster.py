@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 import arbora
 from arbora.classify import MultinomialLogistic, RecursiveSVC
 from arbora.classify.linear import design_matrix
-from arbora.classify.recursive.coupling import couple
+from arbora.classify.recursive.coupling import couple, fading
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
@@ -118,8 +118,8 @@ def make_text(documents: int, classes: int, features: int) -> tuple[Any, Any, An
     return LtcTransformer().fit_transform(data.X_train), data.y_train, data.hierarchy
 
 
-def fit(model: Any, X: Any, y: Any, engine: Any = None) -> Any:
-    with warnings.catch_warnings(), arbora.running(engine=engine):
+def fit(model: Any, X: Any, y: Any) -> Any:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, y)
 
@@ -130,7 +130,7 @@ def per_iteration(model: Any) -> float:
 
 def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> Any:
     arguments = {"C": 1.0, "solver": "lc", "tol": 1e-9, "max_iter": ITERATIONS, **more}
-    return fit(MultinomialLogistic(n_jobs=n_jobs, **arguments), X, y, engine)
+    return fit(MultinomialLogistic(engine=engine, n_jobs=n_jobs, **arguments), X, y)
 
 
 def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -142,12 +142,13 @@ def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
         "C": 1.0,
         "loss": "hinge",
         "structure": tree,
-        "coupling": 0.3,
+        "coupling": fading(tree, 0.3),
         "calibration": None,
         "random_state": 0,
         "prune_below": 0.01,
     }
-    return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, engine=engine, n_jobs=n_jobs, **arguments), X, y)
+    with arbora.running(engine=engine):
+        return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, n_jobs=n_jobs, **arguments), X, y)
 
 
 def mixture(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -188,7 +189,7 @@ def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
 
 def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
     """Bytes of LC plus those of the nodes that several workers share."""
-    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling)
+    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling, model.fade)
     shared = split_factor(factor)
     assert shared is not None, "in a tree each class has its own part"
     n_all, crossing, local = np.diff(shared.factor.indptr), [], []
@@ -209,7 +210,7 @@ def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float
 
     A fit ends with one certificate, for which all shared parts are sent once more.
     """
-    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling_, model.fade)
+    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling_, model.fade_)
     layout = lay_out(factor, n_workers)
     pieces = cut_layout(layout, cut_leaves(len(layout.blocks), n_workers))
     to = back = sum(len(piece.ids) + 1 for piece in pieces if len(piece.ids)) / model.n_iter_

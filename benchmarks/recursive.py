@@ -67,7 +67,7 @@ cost and its own tree. LinearSVC minimises the objective of {FLAT} and uses its 
 tolerance of the model (1%; {FLAT} 0.1%) is shown; that fit stopped at its `max_iter`. Marks: \\* p < 5%, † p < 1%
 against {FLAT}, two-sided: sign test for micro-F1, Wilcoxon's test for macro-F1. "Published" is micro / macro of the
 thesis (Gopal 2014, Tables 3.2 and 3.3), with C from 0.001 to 1000 by cross-validation: BSVM is shown with {FLAT},
-RR-SVM with its own model (coupling 1, `fade=None`), and RR-LR, TD, HSVM and OT with the corresponding models.
+RR-SVM with its own model (coupling 1), and RR-LR, TD, HSVM and OT with the corresponding models.
 """
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.classify import RecursiveSVC
+from arbora.classify.recursive.coupling import fading
 from arbora.datasets import make_hierarchical_text
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
@@ -34,7 +35,7 @@ GROWTH_SECTION = "Recursive: growth of the cost of a round"
 
 MODELS = {
     "recursive": ("RecursiveSVC, coupling 0.3", {"coupling": 0.3}),
-    "published": ("RecursiveSVC, as published (coupling 1, `fade=None`)", {"coupling": 1.0, "fade": None}),
+    "published": ("RecursiveSVC, as published (coupling 1)", {"coupling": 1.0, "fades": False}),
     "pruned": ("RecursiveSVC, coupling 0 (flat, pruned)", {"coupling": 0.0}),
 }
 SHARES, OF_DOCUMENTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 4
@@ -92,10 +93,10 @@ def warm_up() -> None:
     recursive(tree, coupling=0.3).fit(X, y).predict(X_test)
 
 
-def recursive(tree: Any, **params: Any) -> RecursiveSVC:
+def recursive(tree: Any, coupling: float, fades: bool = True, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
-        C, loss="hinge", structure=tree, tol=TOL, prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS,
-        random_state=0, **params,
+        C, loss="hinge", structure=tree, coupling=fading(tree, coupling) if fades else coupling, tol=TOL,
+        prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS, random_state=0, **params,
     )  # fmt: skip
 
 

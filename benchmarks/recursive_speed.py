@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from arbora.classify import RecursiveSVC
+from arbora.classify.recursive.coupling import fading
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
 from benchmarks._common.cells import DONE, Cells, forget_peak, one_thread, parse, peak_gib, summary
@@ -42,7 +43,7 @@ EXPLANATION = f"""\
 `python -m benchmarks.recursive_speed`: best of {N_TURNS} alternating turns; one thread; C = {C:g}; `fit` with
 compiled kernels and `calibration=None`. `LinearSVC(loss="hinge")` has its default tolerance. `RecursiveSVC` stops at
 a certified relative duality gap of {100 * TOL:g}%, with several couplings (0 is flat training with the objective of
-LinearSVC) and as published (coupling 1, `fade=None`). HiClass is `LocalClassifierPerParentNode` with the same
+LinearSVC) and as published (coupling 1). HiClass is `LocalClassifierPerParentNode` with the same
 LinearSVC at every node. Target: at most 0.5 of the time of LinearSVC and at most that of HiClass.
 """
 PREDICTION = """\
@@ -52,7 +53,7 @@ peak memory during prediction.
 """
 
 
-def recursive(work: Task, coupling: float, n_jobs: int = 1, seed: int = 0, **params: Any) -> RecursiveSVC:
+def recursive(work: Task, coupling: Any, n_jobs: int = 1, seed: int = 0, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
         C, loss="hinge", structure=work.structure, coupling=coupling, tol=TOL, calibration=None, n_jobs=n_jobs,
         random_state=seed, **params,
@@ -78,7 +79,7 @@ def train_local(work: Task, seed: int) -> dict[str, float]:
     return {"seconds": seconds, **scored(work, targets.classes[contestant.answer(work.X_test)])}
 
 
-def train_recursive(work: Task, seed: int, coupling: float, **params: Any) -> dict[str, float]:
+def train_recursive(work: Task, seed: int, coupling: Any, **params: Any) -> dict[str, float]:
     model = recursive(work, coupling, seed=seed, **params)
     seconds = timed(lambda: model.fit(work.X, work.y))
     found = {
@@ -97,9 +98,9 @@ def contestants(work: Task) -> dict[str, Callable[[int], dict[str, float]]]:
         found[LOCAL] = lambda seed: train_local(work, seed)
     for coupling in COUPLINGS:
         found[f"RecursiveSVC, coupling {coupling:g}"] = lambda seed, c=coupling: train_recursive(
-            work, seed, c
+            work, seed, fading(work.structure, c)
         )
-    found["RecursiveSVC, as published"] = lambda seed: train_recursive(work, seed, 1.0, fade=None)
+    found["RecursiveSVC, as published"] = lambda seed: train_recursive(work, seed, 1.0)
     return found
 
 
@@ -117,7 +118,7 @@ def measure_training(work: Task, n_turns: int) -> dict[str, Any]:
 
 
 def measure_prediction(work: Task, n_documents: int) -> dict[str, Any]:
-    model = recursive(work, 0.1, n_jobs=2).fit(work.X, work.y)
+    model = recursive(work, "auto", n_jobs=2).fit(work.X, work.y)
     n_tiles = -(-n_documents // work.X_test.shape[0])
     X = sp.csr_matrix(sp.vstack([work.X_test] * n_tiles, format="csr")[:n_documents])
     model.predict(X[:_WARM_UP])

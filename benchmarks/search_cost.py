@@ -79,12 +79,12 @@ def fitted(work: Task, **params: Any) -> Outcome:
 
 def full_grid(work: Task) -> Outcome:
     """Try every candidate on all folds."""
-    kept = search._FEW_CANDIDATES, search.COARSE_TOL, search.MOST_ROUNDS
-    search._FEW_CANDIDATES, search.COARSE_TOL, search.MOST_ROUNDS = 10**9, 0.03, 10**9
+    kept = search._FEW_CANDIDATES, search.COARSE_TOL, search.MAX_ROUNDS
+    search._FEW_CANDIDATES, search.COARSE_TOL, search.MAX_ROUNDS = 10**9, 0.03, 10**9
     try:
-        return fitted(work, C="cv", coupling="cv", Cs=GRID_CS)
+        return fitted(work, C="cv", coupling="cv", search={"costs": GRID_CS})
     finally:
-        search._FEW_CANDIDATES, search.COARSE_TOL, search.MOST_ROUNDS = kept
+        search._FEW_CANDIDATES, search.COARSE_TOL, search.MAX_ROUNDS = kept
 
 
 def measure(name: str, work: Task) -> list[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+import arbora
 from arbora.classify import OneVsRestSVC
 from arbora.datasets import make_hierarchical_text
 from arbora.text import LtcTransformer
@@ -21,9 +22,10 @@ def train(checkpoint: Path | None = None) -> OneVsRestSVC:
     data = make_hierarchical_text(1000, 3000, n_leaves=320, random_state=0)
     X = LtcTransformer().fit_transform(data.X_train)
     # The checkpoint keeps finished blocks of classes. Calibration is off, since probabilities are not needed.
-    model = OneVsRestSVC(C=10.0, calibration=None, checkpoint=checkpoint, random_state=0, verbose=1)
+    model = OneVsRestSVC(C=10.0, calibration=None, random_state=0, verbose=1)
     start = time.perf_counter()
-    model.fit(X, data.y_train)
+    with arbora.running(checkpoint=checkpoint):
+        model.fit(X, data.y_train)
     print(f"trained in {time.perf_counter() - start:.1f} s")
     return model
 

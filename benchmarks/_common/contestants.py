@@ -28,7 +28,8 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify.recursive.estimators import DEFAULT_COUPLINGS
+from arbora.classify.recursive.coupling import fading
+from arbora.classify.recursive.search import Search
 from arbora.classify.training import Targets, encode_targets
 from arbora.structure import Hierarchy, LabelGraph
 from benchmarks._common.tasks import Task
@@ -37,7 +38,7 @@ SEED = 0
 N_FOLDS = 3
 QUICK_CS, QUICK_COUPLINGS = (0.1, 1.0), (0.0, 1.0)
 SEARCH_TOL = 0.03  # certified gap of Arbora's models during the search for C, as in their own searches
-COUPLINGS = DEFAULT_COUPLINGS  # the couplings that coupling="cv" tries
+COUPLINGS = Search().couplings  # the couplings that coupling="cv" tries
 LOGISTIC = 10.0  # factor on the costs of the logistic loss, which regularises more than the hinge at equal C
 _MOST_LABELS = 100  # labels per row that a model with sparse output predicts
 FLAT, RECURSIVE = "OneVsRestSVC", "RecursiveSVC"
@@ -62,7 +63,10 @@ class Model:
 class Arbora(Model):
     """An estimator of Arbora, without its own threshold and calibration."""
 
-    def __init__(self, estimator: type, task: Task, targets: Targets, search: bool, **params: Any) -> None:
+    def __init__(
+        self, estimator: type, task: Task, targets: Targets, search: bool, fades: bool = True, **params: Any
+    ) -> None:
+        self.fades = fades  # whether nodes with many classes share less
         self.position = {name: code for code, name in enumerate(targets.classes.tolist())}
         self.multilabel = task.multilabel
         self.model = estimator(calibration=None, n_jobs=1, random_state=SEED, **params)
@@ -72,13 +76,13 @@ class Arbora(Model):
             self.model.set_params(structure=task.structure)
         if search:
             self.model.set_params(tol=SEARCH_TOL)
-            if "warm_start" in self.model.get_params():
-                self.model.set_params(warm_start=True)
 
     def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
         self.model.set_params(C=C)
         if coupling is not None:
-            self.model.set_params(coupling=coupling)
+            fades = self.fades and not isinstance(coupling, str)
+            structure = self.model.structure
+            self.model.set_params(coupling=fading(structure, coupling) if fades else coupling)
         self.model.fit(X, target)
 
     def answer(self, X: Any) -> NDArray[Any]:
@@ -241,7 +245,7 @@ CONTESTANTS = {
     FLAT: Contestant(_of(OneVsRestSVC, loss="hinge"), graph=True),
     RECURSIVE: Contestant(_of(RecursiveSVC, loss="hinge"), couplings=COUPLINGS, graph=True),
     "RecursiveSVC, as published": Contestant(
-        _of(RecursiveSVC, loss="hinge", fade=None), couplings=(1.0,), graph=True
+        _of(RecursiveSVC, loss="hinge", fades=False), couplings=(1.0,), graph=True
     ),
     "RecursiveLogisticRegression": Contestant(
         _of(RecursiveLogisticRegression), LOGISTIC, COUPLINGS, graph=True

@@ -44,10 +44,21 @@ def bayes(flat: bool = False, **params: Any) -> Make:
 def recursive(estimator: type, scale: float) -> Make:
     """Make a recursive model that chooses its cost and coupling by cross-validation."""
     published = {"loss": "hinge"} if estimator is RecursiveSVC else {}
-    return lambda work, Cs, quick: estimator(
-        "cv", structure=work.structure, coupling="cv", Cs=tuple(scale * C for C in Cs), cv=N_FOLDS, n_jobs=1,
-        random_state=SEED, **published, **({"couplings": QUICK_COUPLINGS} if quick else {}),
-    )  # fmt: skip
+
+    def make(work: Task, Cs: tuple[float, ...], quick: bool) -> Any:
+        search = {"costs": [scale * C for C in Cs], "cv": N_FOLDS}
+        search |= {"couplings": QUICK_COUPLINGS} if quick else {}
+        return estimator(
+            "cv",
+            structure=work.structure,
+            coupling="cv",
+            search=search,
+            n_jobs=1,
+            random_state=SEED,
+            **published,
+        )
+
+    return make
 
 
 def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
@@ -59,8 +70,8 @@ def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
 
 
 def sampled(work: Task, Cs: tuple[float, ...], quick: bool) -> CorrelatedMultinomialLogit:
-    length = {"n_samples": 20, "n_warmup": 20} if quick else None
-    return CorrelatedMultinomialLogit(work.structure, sampling=length, n_jobs=1, random_state=SEED)
+    length = {"n_samples": 20, "n_warmup": 20} if quick else {}
+    return CorrelatedMultinomialLogit(work.structure, n_jobs=1, random_state=SEED, **length)
 
 
 METHODS: dict[str, Make] = {

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import RecursiveSVC
-from arbora.classify.recursive.coupling import couple
+from arbora.classify.recursive.coupling import FADE, couple, fading
 from arbora.classify.training import Targets, encode_targets
 from arbora.core.monitor import Monitor
 from arbora.infer.proximal import minimize_composite
@@ -77,7 +77,7 @@ class Shared(NamedTuple):
 
 def shared_parts(hierarchy: Hierarchy, class_nodes: NDArray[np.int64], coupling: float) -> Shared:
     """Parts of RecursiveSVC with its default fade, and the families of two classes or more."""
-    factor, order = couple(hierarchy, class_nodes, coupling, RecursiveSVC().fade)
+    factor, order = couple(hierarchy, class_nodes, coupling, FADE)
     factor = sp.csr_array(sp.csc_array(factor)[:, np.argsort(order)])
     alone = np.flatnonzero(np.diff(factor.indptr) == 1)  # parts of a single class
     own = np.empty(len(class_nodes), np.int64)
@@ -197,6 +197,7 @@ def with_bias(X: Any) -> sp.csr_array:
 
 
 def recursive(work: Task, C: Any, coupling: Any) -> RecursiveSVC:
+    coupling = coupling if isinstance(coupling, str) else fading(work.structure, coupling)
     model = RecursiveSVC(
         C, coupling=coupling, structure=work.structure, calibration=None, threshold="zero", n_jobs=1,
         random_state=SEED,

@@ -42,8 +42,7 @@ def test_longer_rows_have_a_lower_cost_and_the_same_predictions(estimator, spars
     X, y = blobs()
     X = sp.csr_array(X) if sparse else X
     models = [
-        estimator(fit_intercept=False, dtype="float64", random_state=0).fit(factor * X, y)
-        for factor in (1.0, 8.0)
+        estimator(fit_intercept=False, tol=1e-7, random_state=0).fit(factor * X, y) for factor in (1.0, 8.0)
     ]
     assert pytest.approx(models[0].C_ / 64) == models[1].C_
     assert models[0].predict(X).tolist() == models[1].predict(8.0 * X).tolist()
@@ -76,14 +75,14 @@ def test_labels_too_rare_for_the_sample_get_the_cost_of_the_rule():
 
 def test_the_sample_keeps_the_rows_of_small_classes(monkeypatch):
     """A tenth of the rows would have one row of each of these classes."""
-    monkeypatch.setattr(auto_cost, "_MOST_ROWS", 100)
-    monkeypatch.setattr(auto_cost, "_MOST_CLASSES", 5)
+    monkeypatch.setattr(auto_cost, "_MAX_ROWS", 100)
+    monkeypatch.setattr(auto_cost, "_MAX_CLASSES", 5)
     monkeypatch.setattr(auto_cost, "_FEW_CLASSES", 5)
     monkeypatch.setattr(auto_cost, "_FEW_POSITIVES", 8)
     sizes = np.array([300] + [7] * 100)
     y = np.repeat(np.arange(101), sizes)
     X = np.random.default_rng(0).normal(size=(len(y), 3))
-    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    training, _ = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge")
     sample = auto_cost._sampled(training)
     counts = np.sort(sample.positives.sum(axis=0))
     assert counts[:4].tolist() == [7] * 4
@@ -96,7 +95,7 @@ def test_more_classes_are_sampled_if_they_are_small(size, n_sampled):
     """As many as have 960 rows together, within limits."""
     y = np.repeat(np.arange(200), size)
     X = np.random.default_rng(0).normal(size=(len(y), 3))
-    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    training, _ = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge")
     assert auto_cost._sampled(training).positives.shape[1] == n_sampled
 
 
@@ -166,7 +165,7 @@ def told(rule, factors, losses, monkeypatch, loss="squared_hinge", n_jobs=1):
     monkeypatch.setattr(auto_cost, "held_out_entropy", lambda sample, splits: 1.0)
     X, y = blobs(300)
     estimator = OneVsRestSVC(random_state=0)
-    training = check_training(estimator, X, y, None, loss=loss, C=1.0)
+    training, _ = check_training(estimator, X, y, None, loss=loss)
     with ThreadEngine(n_jobs) as engine:
         return auto_cost.choose_cost(training, engine) / rule
 
@@ -199,7 +198,7 @@ def test_the_logistic_loss_may_go_further_up(loss, chosen, monkeypatch):
 
 def test_the_entropy_is_the_loss_of_the_share_of_the_positives():
     X, y = blobs(300)
-    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    training, _ = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge")
     splits = [(np.arange(200), np.arange(200, 300))]
     p = 1 / 3  # one label of three classes
     assert auto_cost.held_out_entropy(training, splits) == pytest.approx(
@@ -208,7 +207,7 @@ def test_the_entropy_is_the_loss_of_the_share_of_the_positives():
 
 
 def logistic_unit(y, X, weight=None):
-    training = check_training(OneVsRestSVC(random_state=0), X, y, weight, loss="logistic", C=1.0)
+    training, _ = check_training(OneVsRestSVC(random_state=0), X, y, weight, loss="logistic")
     return unit_cost(training) * mean_squared_norm(training.X, training.row_cost)
 
 

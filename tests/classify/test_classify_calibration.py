@@ -275,13 +275,13 @@ def test_the_scale_of_top_down_choices_is_that_of_the_true_paths():
     rng = np.random.default_rng(0)
     y = np.array(list(paths), dtype=object)[np.arange(36) % 6]
     X = rng.normal(size=(6, 4))[np.arange(36) % 6] + 0.5 * rng.normal(size=(36, 4))
-    model = TopDownSVC(1.0, loss="hinge", structure=tree, dtype="float64", random_state=0).fit(X, y)
+    model = TopDownSVC(1.0, loss="hinge", structure=tree, tol=1e-7, random_state=0).fit(X, y)
     decisions = Decisions(model.routes_)
-    training = check_training(model, X, y, None, loss="hinge", C=1.0)
+    training, _ = check_training(model, X, y, None, loss="hinge")
     over_nodes = mark_nodes(training, model.routes_, model.class_leaves_, decisions.root)
     rows, scores = [], []
     for seen, unseen in held_out_splits(over_nodes, "holdout", decisions.n_edges):
-        weights, _ = train_choices(seen, decisions, True, ThreadEngine(1))
+        weights = train_choices(seen, decisions, True, ThreadEngine(1)).model
         rows += unseen.tolist()
         scores.append(X[unseen] @ weights.coef.toarray().T + weights.intercept)
     scores = np.vstack(scores)

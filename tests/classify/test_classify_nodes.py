@@ -188,7 +188,7 @@ def class_probabilities(model, X):
 @given(labelled())
 def test_probabilities_of_one_label(estimator, case):
     structure, X, y, Z = case
-    model = estimator(structure=structure, dtype="float64", random_state=0).fit(X, y)
+    model = estimator(structure=structure, tol=1e-7, random_state=0).fit(X, y)
     proba = model.predict_node_proba(Z)
     assert ((proba >= 0) & (proba <= 1)).all()
     by_class = class_probabilities(model, Z)
@@ -214,7 +214,7 @@ def test_probabilities_of_several_labels(estimator, case, seed):
     more = np.random.default_rng(seed).permutation(y)
     sets = [[a, b] if i % 3 else [] for i, (a, b) in enumerate(zip(y, more, strict=True))]
     at_zero = {} if estimator is TopDownSVC else {"threshold": "zero"}
-    model = estimator(structure=structure, dtype="float64", random_state=0, **at_zero).fit(X, sets)
+    model = estimator(structure=structure, tol=1e-7, random_state=0, **at_zero).fit(X, sets)
     proba = model.predict_node_proba(Z)
     assert ((proba >= 0) & (proba <= 1)).all()
     for parent, child in structure.edges:
@@ -234,7 +234,7 @@ def test_probabilities_of_several_labels(estimator, case, seed):
 @given(labelled())
 def test_predictions_and_their_paths(estimator, case):
     structure, X, y, Z = case
-    model = estimator(structure=structure, dtype="float64", random_state=0).fit(X, y)
+    model = estimator(structure=structure, tol=1e-7, random_state=0).fit(X, y)
     found = model.predict(Z)
     paths = model.predict_path(Z)
     edges = set(structure.to_edges())
@@ -256,7 +256,7 @@ def test_predictions_and_their_paths(estimator, case):
 @given(labelled())
 def test_a_greedy_descent_follows_the_best_score_at_each_node(case):
     structure, X, y, Z = case
-    model = TopDownSVC(structure=structure, descent="greedy", dtype="float64", random_state=0).fit(X, y)
+    model = TopDownSVC(structure=structure, descent="greedy", tol=1e-7, random_state=0).fit(X, y)
     scores = Z @ model.coef_.toarray().T + model.intercept_
     root = int(model.routes_.root_ids[0])
     leaves = [slow_choose(model.routes_, own, root) for own in scores]

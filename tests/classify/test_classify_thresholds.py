@@ -8,8 +8,8 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from arbora import io
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify import flat as one_vs_rest
 from arbora.classify import linear as _linear
+from arbora.classify import linear as one_vs_rest
 from arbora.classify.thresholds import InstanceCut, RCut, SCut, Threshold
 from arbora.structure import Hierarchy
 

@@ -1,6 +1,5 @@
 """Close calls decided by the tree: the rule against its twin, and when it applies."""
 
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -134,7 +133,7 @@ def test_the_tree_decides_close_calls_only(estimator):
     assert (found != first).any()
     assert (own >= CLOSE * proba.max(axis=1) * (1 - 1e-6)).all()
     assert [path[-1] for path in model.predict_path(X)] == found.tolist()
-    np.testing.assert_array_equal(model.set_params(close_calls="class").predict(X), first)
+    np.testing.assert_array_equal(model.predict_top_k(X, 1)[0].ravel(), first)
 
 
 @pytest.mark.parametrize(
@@ -155,18 +154,3 @@ def test_too_few_rows_for_a_calibration():
     X, y = np.eye(3), ["a/1", "a/2", "c"]
     model = RecursiveSVC(structure=TREE, random_state=0).fit(X, y)
     assert model.predict(X).tolist() == y
-
-
-@pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
-def test_models_pickled_without_the_parameter_predict_the_most_probable_class(estimator):
-    X, y = noisy_rows()
-    model = estimator(structure=TREE, random_state=0).fit(X, y)
-    assert model.close_calls == "path"
-    del model.__dict__["close_calls"]
-    old = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(old.predict(X), old.classes_[old.predict_proba(X).argmax(axis=1)])
-
-
-def test_values_are_checked():
-    with pytest.raises(ValueError, match="close_calls"):
-        RecursiveSVC(structure=TREE, close_calls="tree").fit(*noisy_rows())

@@ -11,13 +11,12 @@ from sklearn.utils.estimator_checks import (
 )
 
 from arbora.classify import HierarchicalCostClassifier, OneVsRestLogistic, OneVsRestSVC
-from arbora.classify import flat as _train
 from arbora.classify.cost import block_costs, imbalance_factors, pair_costs, single_root
 from arbora.classify.thresholds import RCut
 from arbora.structure import Hierarchy
 from support.linear_problems import loss_value
 
-TIGHT = {"tol": 1e-10, "dtype": "float64", "calibration": None, "max_iter": 20_000, "random_state": 0}
+TIGHT = {"tol": 1e-10, "calibration": None, "max_iter": 20_000, "random_state": 0}
 SCHEMES = ("tree", "exponential", "common_ancestors")
 LOSSES = ("logistic", "squared_hinge", "hinge")
 EVERY_SCHEME = pytest.mark.parametrize("cost", SCHEMES)
@@ -163,7 +162,7 @@ def test_a_root_is_not_mistaken_for_a_node_of_its_name():
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 4096])
 def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one(at_a_time, monkeypatch):
-    monkeypatch.setattr("arbora.classify.cost._ROWS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr("arbora.classify.cost._CHUNK_ROWS", at_a_time)
     rng = np.random.default_rng(0)
     positives = sp.random_array((40, 6), density=0.3, rng=rng, format="csr")
     positives.data[:] = 1
@@ -375,29 +374,6 @@ def test_it_says_what_the_other_classifiers_say():
     assert model.predict_backoff(X, threshold=1.0)[0] == "root"
     assert model.calibration_[0] != 1.0  # it was fitted
     assert model.duality_gap_ <= model.tol
-
-
-def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    structure = Hierarchy.from_parents([-1] + [int(rng.integers(0, node)) for node in range(1, 70)])
-    y = np.repeat(np.arange(70), 3)
-    X = rng.normal(size=(70, 6))[y] + rng.normal(size=(210, 6))
-    params = {"structure": structure, "imbalance": True, "calibration": None, "random_state": 0, "C": 0.01}
-    reference = HierarchicalCostClassifier(**params).fit(X, y)
-    solve, calls = _train.solve_block, []
-
-    def counted(*args, **kwargs):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return solve(*args, **kwargs)
-
-    monkeypatch.setattr(_train, "solve_block", counted)
-    with pytest.raises(KeyboardInterrupt):
-        HierarchicalCostClassifier(checkpoint=tmp_path / "fit", **params).fit(X, y)
-    resumed = HierarchicalCostClassifier(checkpoint=tmp_path / "fit", **params).fit(X, y)
-    assert len(calls) == 4  # one kept, one interrupted, two more
-    np.testing.assert_array_equal(resumed.coef_, reference.coef_)
 
 
 @pytest.mark.parametrize(

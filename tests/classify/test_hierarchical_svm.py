@@ -217,9 +217,9 @@ def test_optimum_equals_a_generic_solver(structure, leaves, margin):
     X, y = random_rows(5, 14, 4), np.array(leaves)[rng.integers(len(leaves), size=14)]
     y[: len(leaves)] = leaves
     weight = rng.uniform(0.5, 2.0, len(X))
-    model = HierarchicalSVM(
-        C=0.7, margin=margin, structure=structure, tol=1e-9, dtype="float64", calibration=None
-    ).fit(X, y, sample_weight=weight)
+    model = HierarchicalSVM(C=0.7, margin=margin, structure=structure, tol=1e-9, calibration=None).fit(
+        X, y, sample_weight=weight
+    )
     closure = structure.ancestor_matrix[model.class_nodes_].toarray().astype(float)  # the root included
     if margin == "distance":
         delta = (closure[:, None] != closure[None]).sum(-1) / 2
@@ -246,7 +246,6 @@ def test_a_star_is_the_machine_of_crammer_and_singer(C):
             fit_intercept=False,
             tol=1e-11,
             max_iter=10_000,
-            dtype="float64",
         ).fit(X, y)
         np.testing.assert_allclose(model.coef_, known.coef_, atol=1e-4 * np.abs(known.coef_).max())
 

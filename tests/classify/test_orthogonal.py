@@ -16,7 +16,7 @@ TREE = Hierarchy.from_edges(
     [("r", "a"), ("r", "b"), ("a", "a1"), ("a", "a2"), ("a2", "p"), ("a2", "q"), ("b", "b1"), ("b", "b2")]
 )
 LEAVES = ["a1", "p", "q", "b1", "b2"]
-EXACT = {"dtype": "float64", "tol": 1e-9, "max_iter": 5000, "calibration": None, "random_state": 0}
+EXACT = {"tol": 1e-9, "max_iter": 5000, "calibration": None, "random_state": 0}
 
 
 def clouds(seed=0, n=40, d=4, noise=1.0):
@@ -178,16 +178,14 @@ def test_coupling_makes_nodes_more_orthogonal_to_their_ancestors():
     assert cosines[1] < 0.5 * cosines[0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_gap_is_never_negative_and_ends_below_tol(dtype):
+@pytest.mark.parametrize("tol", [1e-3, 5e-7])
+def test_the_gap_is_never_negative_and_ends_below_tol(tol):
     X, y = clouds(4, n=100, d=5)
-    coarse = OrthogonalTransfer(coupling=0.8, structure=TREE, tol=1e-3, dtype=dtype, calibration=None).fit(
-        X, y
-    )
+    coarse = OrthogonalTransfer(coupling=0.8, structure=TREE, tol=tol, calibration=None).fit(X, y)
     fine = OrthogonalTransfer(coupling=0.8, structure=TREE, **EXACT).fit(X, y)
     gaps = np.fmax(coarse.trace_["gap"], coarse.trace_["gap_estimate"])
     assert (gaps >= 0).all()
-    assert 0 <= coarse.duality_gap_ <= 1e-3
+    assert 0 <= coarse.duality_gap_ <= tol
     best, reached = fine.trace_["objective"][-1], coarse.trace_["objective"][-1]
     assert reached * (1 - coarse.duality_gap_) <= best * (1 + 1e-6)
     assert best <= reached * (1 + 1e-6)

@@ -98,7 +98,7 @@ def test_sections_in_order_and_lines_within_the_width(shown):
         "Read", "Start:", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What",
         "Edit", "Discover", "Expand:", "Topics", "From", "Explore",
     ]  # fmt: skip
-    assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
+    assert 'with arbora.running(engine="ray"):' in printed
 
 
 def test_tables_by_level_of_all_models(shown):

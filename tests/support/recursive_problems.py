@@ -23,7 +23,6 @@ MODELS = {
 every_model = pytest.mark.parametrize(("model", "flat", "params"), MODELS.values(), ids=MODELS)
 TIGHT = {
     "tol": 1e-8,
-    "dtype": "float64",
     "calibration": None,
     "max_iter": 20_000,
     "random_state": 0,

@@ -320,7 +320,7 @@ def tune_classifier(
     estimator = make_classifier(options, structure, documents.multilabel, verbose=verbose)
     texts = make_text_classifier(options, text, structure, features=features, language=language)
     rows = texts.training_rows(documents, Labels(documents.y), structure)
-    search = _search_path if hasattr(estimator, "couplings") else _search_grid
+    search = _search_path if "search" in estimator.get_params() else _search_grid
     tried = search(estimator, rows.X, documents.y, grid, shared, folds, scoring)
     best_first = sorted(tried, key=lambda candidate: (-candidate.n_folds, -candidate.mean, candidate.C))
     return Tuning(best_first, rows.features)
@@ -336,9 +336,8 @@ def _search_path(
     scoring: str,
 ) -> list[Candidate]:
     """Search with the cross-validation of a recursive model."""
-    estimator.set_params(
-        C="cv", coupling="cv", Cs=costs, couplings=couplings or [0.0], cv=folds, scoring=scoring, calibration=None
-    )  # fmt: skip
+    search = {"costs": costs, "couplings": couplings or [0.0], "cv": folds, "scoring": scoring}
+    estimator.set_params(C="cv", coupling="cv", search=search, calibration=None)
     results = estimator.fit(X, y).cv_results_
     columns = (results[name] for name in ("C", "coupling", "mean_score", "std_score"))
     n_folds = np.isfinite(results["scores"]).sum(axis=1)

@@ -42,22 +42,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.estimator import (
-    CHECKPOINT_CONSTRAINT,
-    LINEAR_CONSTRAINTS,
-    LinearPredictor,
-    NodePredictor,
-)
-from arbora.classify.flat import fit_one_vs_rest
+from arbora.classify.decisions import learn_decisions
+from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
+from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
+from arbora.classify.one_vs_rest import share_classifier
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.classify.training import Training, check_training, drop_weightless_rows, positive_sample_weight
+from arbora.classify.training import Targets, Training, check_training, drop_weightless_rows
 from arbora.core.estimator import all_or_nothing
+from arbora.core.monitor import Progress
+from arbora.engine import ThreadEngine
+from arbora.infer.linear.rows import class_blocks
 from arbora.structure import Hierarchy
 
 _FEW_DOCUMENTS = 10.0  # N_0 of the paper: classes up to this size are small
-_MOST_EXTRA = 20.0  # L of the paper: twice what a document of a small class costs in addition
+_MAX_EXTRA = 20.0  # L of the paper: twice what a document of a small class costs in addition
 
-_ROWS_AT_A_TIME = 1 << 12  # documents whose labels' costs are laid out at a time
+_CHUNK_ROWS = 1 << 12  # documents whose labels' costs are laid out at a time
 
 
 class BlockCosts(NamedTuple):
@@ -176,8 +176,8 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
     n_samples = positives.shape[0]
     pairs = np.empty((n_samples, len(costs.own)), dtype)
     own, other = costs.own.astype(dtype), costs.other.astype(dtype)
-    for first in range(0, n_samples, _ROWS_AT_A_TIME):
-        rows = slice(first, first + _ROWS_AT_A_TIME)
+    for first in range(0, n_samples, _CHUNK_ROWS):
+        rows = slice(first, first + _CHUNK_ROWS)
         nearest = smallest_of_labels(positives[rows], other, empty=0)
         pairs[rows] = np.where(nearest == 0, own, nearest)
     return pairs
@@ -194,7 +194,7 @@ def imbalance_factors(positives: sp.csr_array, weight: Matrix) -> Array:
     array([11., 1.])
     """
     smallest = smallest_of_labels(positives, positives.T @ weight, empty=np.inf)
-    return 1 + _MOST_EXTRA * expit(-np.maximum(smallest - _FEW_DOCUMENTS, 0))
+    return 1 + _MAX_EXTRA * expit(-np.maximum(smallest - _FEW_DOCUMENTS, 0))
 
 
 def check_exponential(base: float, height: int, dtype: np.dtype[Any]) -> None:
@@ -231,28 +231,21 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
         Tree or DAG; the labels are names of its nodes. Without one, all classes have the same distance.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
         of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
         on the rows that are held out for the calibration; `calibration=None` then holds out rows as "holdout" does.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
-    checkpoint : path, optional
-        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
-        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -291,7 +284,6 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
         "imbalance": ["boolean"],
         "loss": [StrOptions({"logistic", "squared_hinge", "hinge"})],
         "threshold": THRESHOLD_CONSTRAINT,
-        "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
     def __init__(
@@ -306,13 +298,10 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         calibration: Any = "holdout",
         threshold: Any = "zero",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -324,13 +313,10 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.calibration = calibration
         self.threshold = threshold
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalCostClassifier:
@@ -347,34 +333,59 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
         Returns
         -------
         self
+
+        Notes
+        -----
+        Two kinds of models are trained: the model, on all rows, and one without the held-out rows (one for each
+        fold), for calibration and threshold, whose weights are not kept.
         """
         with all_or_nothing(self):
-            resumable = self.checkpoint is not None
-            training = check_training(
-                self, X, y, sample_weight, loss=self.loss, C=self.C, resumable=resumable
+            engine = ThreadEngine(self.n_jobs)
+            rows, targets = check_training(self, X, y, sample_weight, loss=self.loss)
+            rows = drop_weightless_rows(rows)
+            problem = self._with_structure(rows.with_cost(self.C), rows.row_cost, targets)
+            n_blocks = len(class_blocks(problem.positives.shape[1]))
+            with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
+                trained = train_one_vs_rest(problem, engine, progress=progress)
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of other rows by a model of `part`, which starts from that of all rows."""
+                return score_one_vs_rest(part, X, engine, start=trained.solutions)
+
+            decisions = learn_decisions(
+                problem,
+                score,
+                calibration=self.calibration,
+                threshold=self.threshold,
+                targets=targets,
+                weight=rows.row_cost,
             )
-            training = self._with_costs(drop_weightless_rows(training))
-            fit_one_vs_rest(self, training, positive_sample_weight(sample_weight, X))
+            self._remember_targets(targets)
+            self._remember_fit(trained.model, trained.trace, trained.gap)
+            self._remember_decisions(decisions)
+            trained.warn_if_open(problem.options)
         return self
 
-    def _with_costs(self, training: Training) -> Training:
+    def _with_structure(self, training: Training, weight: Matrix, targets: Targets) -> Training:
         """Multiply the costs by the factors of the structure and of the sizes of the classes."""
         row_cost, dtype = training.row_cost, training.options.dtype
         if self.imbalance:
-            row_cost = row_cost * imbalance_factors(training.positives, row_cost / self.C)
-        scheme = self.cost
+            row_cost = row_cost * imbalance_factors(training.positives, weight)
+        training, scheme = training._replace(row_cost=row_cost), self.cost
         if scheme is None:
-            return training._replace(row_cost=row_cost)
-        rooted = single_root(self.hierarchy_)
+            return share_classifier(training)
+        rooted = single_root(targets.hierarchy)
         if scheme == "exponential":
             check_exponential(self.base, rooted.height, dtype)
 
         def costs(columns: slice) -> BlockCosts:
-            return block_costs(rooted, self.class_nodes_, columns, scheme, self.base)
+            return block_costs(rooted, targets.class_nodes, columns, scheme, self.base)
 
-        if len(self.classes_) == 2 and not self._multilabel:  # they share one classifier
-            return training._replace(row_cost=row_cost * (training.positives @ costs(slice(None)).own))
-        return training._replace(
-            row_cost=row_cost,
-            pair_weight=lambda positives, columns: pair_costs(positives, costs(columns), dtype),
-        )
+        if len(targets.classes) == 2 and not targets.multilabel:  # they share one classifier
+            row_cost = row_cost * (training.positives @ costs(slice(None)).own)
+            return share_classifier(training._replace(row_cost=row_cost))
+
+        def pair_weight(positives: sp.csr_array, columns: slice) -> Matrix:
+            return pair_costs(positives, costs(columns), dtype)
+
+        return training._replace(pair_weight=pair_weight)

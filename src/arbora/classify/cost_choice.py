@@ -17,15 +17,13 @@ that its share falls as the fit grows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import entr, log_expit
 
 from arbora.arrays import Ints, Matrix
-from arbora.classify.flat import train_one_vs_rest
-from arbora.classify.linear import linear_scores
+from arbora.classify.linear import linear_scores, train_one_vs_rest
 from arbora.classify.probabilities import fit_sigmoid
 from arbora.classify.training import Training
 from arbora.core.engine import Engine
@@ -35,18 +33,16 @@ UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the sear
 ONE_LABEL = {"logistic": 3.0}  # factor on the unit if y is one-dimensional
 # Factors: the search goes where the first step is better.
 _UPWARDS, _DOWNWARDS = (3.0, 10.0, 30.0, 100.0), (1 / 3, 0.1)
-_LARGEST = {
-    "hinge": 30.0,
-    "squared_hinge": 30.0,
-}  # beyond it texts are separated, and hardly anything changes
-_LEAST_GAIN = 0.01  # share of what the scores tell about the labels that a further factor must add
-_LEAST_TOLD = 0.01  # ... which is at least this share of the entropy of the labels
-_MOST_ROWS = 4_000
+# Beyond it texts are separated, and hardly anything changes.
+_MAX_FACTOR = {"hinge": 30.0, "squared_hinge": 30.0}
+_MIN_GAIN = 0.01  # share of what the scores tell about the labels that a further factor must add
+_MIN_INFORMATION = 0.01  # ... which is at least this share of the entropy of the labels
+_MAX_ROWS = 4_000
 _FEW_POSITIVES = 30  # of a class, if it has them
-_FEW_CLASSES, _MOST_CLASSES = 32, 128  # limits of the number of sampled classes
+_FEW_CLASSES, _MAX_CLASSES = 32, 128  # limits of the number of sampled classes
 _ENOUGH_POSITIVES = _FEW_CLASSES * _FEW_POSITIVES  # of the sampled classes together
-_FEWEST_POSITIVES = 10  # of held-out rows: fewer say nothing
-_FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
+_MIN_POSITIVES = 10  # of held-out rows: fewer say nothing
+_MIN_ROWS = 50  # too few to choose anything on a fifth of them
 _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
 _COARSE_TOL = 0.05
 
@@ -72,26 +68,6 @@ def unit_cost(training: Training) -> float:
     return units / mean_squared_norm(training.X, training.row_cost)
 
 
-def initial_cost(C: Any) -> float:
-    """Cost for `check_training`: 1 if it is still to be found ("auto" or "cv")."""
-    return 1.0 if isinstance(C, str) else float(C)
-
-
-def with_cost(estimator: Any, training: Training, engine: Engine) -> Training:
-    """Set `C_` of an estimator; multiply the costs by it if the search has found it.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameter `C`, a number or "auto".
-    training : Training
-        With the costs of C = 1 if it is "auto", else with those of C.
-    engine : Engine
-    """
-    estimator.C_ = float(estimator.C) if estimator.C != "auto" else choose_cost(training, engine)
-    return training if estimator.C != "auto" else training._replace(row_cost=training.row_cost * estimator.C_)
-
-
 def choose_cost(training: Training, engine: Engine) -> float:
     """Choose the cost of one-vs-rest classifiers on a sample of rows and classes.
 
@@ -106,23 +82,23 @@ def choose_cost(training: Training, engine: Engine) -> float:
     float
     """
     start = unit_cost(training)
-    if training.X.shape[0] < _FEWEST_ROWS or not training.positives.nnz:
+    if training.X.shape[0] < _MIN_ROWS or not training.positives.nnz:
         return start
     sample = _sampled(training)
     if not sample.positives.nnz:  # labels so rare that no sampled row has one
         return start
     n_rows = sample.X.shape[0]
     splits = list(random_splits(n_rows, _N_FOLDS if n_rows <= _FEW_ROWS else 1, sample.options.seed))
-    if sum(sample.positives[unseen].nnz for _, unseen in splits) < _FEWEST_POSITIVES:
+    if sum(sample.positives[unseen].nnz for _, unseen in splits) < _MIN_POSITIVES:
         return start
     entropy = held_out_entropy(sample, splits)
-    upwards = [f for f in _UPWARDS if f <= _LARGEST.get(training.options.loss, np.inf)]
+    upwards = [f for f in _UPWARDS if f <= _MAX_FACTOR.get(training.options.loss, np.inf)]
 
     def losses(factors: Sequence[float]) -> list[float]:
         return engine.map(lambda factor: held_out_loss(sample, factor * start, splits, engine), factors)
 
     def gains(loss: float, least: float) -> bool:
-        return least - loss > _LEAST_GAIN * max(entropy - least, _LEAST_TOLD * entropy)
+        return least - loss > _MIN_GAIN * max(entropy - least, _MIN_INFORMATION * entropy)
 
     least, above, below = losses([1.0, upwards[0], _DOWNWARDS[0]])
     if not gains(min(above, below), least):
@@ -145,7 +121,7 @@ def _sampled_classes(training: Training, rows: Ints, rng: np.random.Generator) -
     """
     labels, n_classes = training.positives[rows].indices, training.positives.shape[1]
     classes, first = np.unique(rng.permutation(labels), return_index=True)
-    classes = classes[np.argsort(first)[:_MOST_CLASSES]].astype(np.int64)
+    classes = classes[np.argsort(first)[:_MAX_CLASSES]].astype(np.int64)
     n_positive = np.bincount(training.positives.indices, minlength=n_classes)[classes]
     n_sampled = np.bincount(labels, minlength=n_classes)[classes]
     total = np.cumsum(np.maximum(n_sampled, np.minimum(n_positive, _FEW_POSITIVES)))
@@ -159,7 +135,7 @@ def _sampled(training: Training) -> Training:
     In a sample of rows alone, small classes would be smaller than they are, and the cost would be arbitrary.
     """
     rng = np.random.default_rng(training.options.seed)
-    rows = np.sort(rng.permutation(training.X.shape[0])[:_MOST_ROWS])
+    rows = np.sort(rng.permutation(training.X.shape[0])[:_MAX_ROWS])
     chosen = _sampled_classes(training, rows, rng)
     if len(rows) < training.X.shape[0]:
         by_class = training.with_columns(chosen).positives.tocoo()
@@ -169,7 +145,7 @@ def _sampled(training: Training) -> Training:
         rows = np.union1d(rows, row[place < _FEW_POSITIVES])
     sample = training.with_rows(rows)
     sample.X.eliminate_zeros()  # coarse fits of dense and sparse rows would differ, and with them the choice
-    options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL), near=False)
+    options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL))
     return sample.with_columns(chosen)._replace(options=options, pair_weight=None)
 
 

@@ -36,7 +36,7 @@ from arbora.classify.probabilities import (
     fit_softmax_scale,
 )
 from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
-from arbora.classify.training import Training
+from arbora.classify.training import Targets, Training
 from arbora.core.folds import random_splits
 
 # --- Held-out rows: scores by models that were not trained on them, for calibration and for thresholds ------
@@ -69,15 +69,7 @@ class LearnedDecisions(NamedTuple):
     calibration: Array
     threshold: Threshold | None
     levels: Array | None = None  # of a `NestedLogit`; None: one scale for all classes
-
-
-def keep_decisions(estimator: Any, learned: LearnedDecisions, class_counts: Matrix) -> None:
-    """Set the attributes of a linear classifier from learned decisions."""
-    estimator.calibration_, estimator.threshold_, levels = learned
-    for name in ("level_calibration_", "class_counts_"):
-        estimator.__dict__.pop(name, None)
-    if levels is not None:
-        estimator.level_calibration_, estimator.class_counts_ = levels, class_counts
+    class_counts: Ints | None = None  # number of rows of each class, which the `NestedLogit` needs
 
 
 def effective_calibration(calibration: Any, threshold: Threshold | None) -> Any:
@@ -93,9 +85,8 @@ def learn_decisions(
     *,
     calibration: Any,
     threshold: Any,
-    multilabel: bool,
+    targets: Targets,
     weight: Matrix | None = None,
-    tree: NestedLogit | None = None,
     relative: bool = False,
 ) -> LearnedDecisions:
     """Learn how scores become probabilities and label sets, on the same held-out scores.
@@ -108,15 +99,18 @@ def learn_decisions(
         pieces of a checkpoint.
     calibration : "holdout", "levels", int or None
     threshold : str or Threshold
-        Ignored unless `multilabel`.
-    multilabel : bool
+        Ignored for one label per row.
+    targets : Targets
+        The labels, and their structure.
     weight : ndarray of shape (n_samples,), optional
         Weights of the rows; by default their costs.
-    tree : NestedLogit, optional
-        Tree over the classes, for one label per row.
     relative : bool
         Only differences of the scores of a row mean something: their probabilities are a softmax.
     """
+    multilabel, class_counts = targets.multilabel, np.diff(sp.csc_array(training.positives).indptr)
+    tree = None
+    if calibration == "levels" and not multilabel and len(class_counts) > 1:
+        tree = NestedLogit(targets.hierarchy, targets.class_nodes, class_counts)
     cut = make_threshold(threshold) if multilabel else None
     learns = cut is not None and cut.learns
     how = effective_calibration(calibration, cut)
@@ -125,19 +119,19 @@ def learn_decisions(
     scale, levels = Calibration(1.0), None
     if parts and calibration is not None:
         scale = fit_calibration(parts, multilabel, relative)
-        if calibration == "levels" and tree is not None and not multilabel and tree.n_levels > 1:
+        if tree is not None and tree.n_levels > 1:
             levels = fit_tree(parts, tree)
     if cut is not None and learns:
         if isinstance(threshold, str) and threshold == "auto":
-            return LearnedDecisions(np.array(scale), best_threshold(parts, training), levels)
+            return LearnedDecisions(np.array(scale), best_threshold(parts, training))
         if not parts:
             raise ValueError(
                 f"threshold={threshold!r} is learned on held-out rows, and y has too few rows for that: give more "
                 "rows, or a threshold that learns nothing ('zero', or RCut(r) with a number)."
             )
         scores, truth, _ = stacked(parts, fine=True)
-        cut.fit(scores, truth, np.diff(sp.csc_array(training.positives).indptr) > 0)
-    return LearnedDecisions(np.array(scale), cut, levels)
+        cut.fit(scores, truth, class_counts > 0)
+    return LearnedDecisions(np.array(scale), cut, levels, class_counts)
 
 
 def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:

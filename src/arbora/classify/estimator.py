@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
+from arbora.classify.decisions import LearnedDecisions
 from arbora.classify.linear import LinearModel, PartsModel, by_chunks, linear_scores
 from arbora.classify.probabilities import Calibration, NestedLogit, class_probabilities
 from arbora.classify.thresholds import Threshold, ZeroThreshold, top_columns
 from arbora.classify.training import SETS, Targets, decode_sets, is_multilabel
-from arbora.core.estimator import Explorable
+from arbora.core.estimator import Explorable, RowEstimator
+from arbora.core.trace import Trace
 from arbora.core.validation import check_features, check_structure
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
@@ -212,7 +213,7 @@ class NodePredictor(Explorable):
         self.class_nodes_ = targets.class_nodes
         self.hierarchy_ = targets.hierarchy
         self.nodes_ = targets.nodes
-        self.label_kind_ = targets.kind
+        self.label_kind_, self.sparse_labels_ = targets.kind, targets.sparse
 
     @property
     def _multilabel(self) -> bool:
@@ -434,9 +435,7 @@ LINEAR_CONSTRAINTS: dict[str, Any] = {
     "tol": [Interval(Real, 0, None, closed="neither")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "fit_intercept": ["boolean"],
-    "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
     "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
-    "dtype": [StrOptions({"float32", "float64"})],
     "n_jobs": [Integral, None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -450,10 +449,10 @@ LEVELS_CONSTRAINT: list[Any] = [
 CHECKPOINT_CONSTRAINT: list[Any] = [str, os.PathLike, None]
 CLASS_WEIGHT_CONSTRAINT: list[Any] = [StrOptions({"balanced"}), dict, None]
 
-_MOST_VALUES = 1 << 21  # rows times nodes of a calibration over a tree at a time
+_MAX_VALUES = 1 << 21  # rows times nodes of a calibration over a tree at a time
 
 
-class LinearPredictor:
+class LinearPredictor(RowEstimator):
     """Mixin for classifiers with `coef_`, `intercept_` and `calibration_`, listed before `NodePredictor`."""
 
     calibration: Any
@@ -461,18 +460,41 @@ class LinearPredictor:
     classes_: Matrix
     label_kind_: str
     coef_: Any
+    differences_: Any  # of a pruned model, which has no coef_
+    sharing_: Any
     intercept_: Matrix
+    trace_: Trace
+    n_iter_: int
+    duality_gap_: float
     calibration_: Array
+    threshold_: Threshold | None
     hierarchy_: Hierarchy
     class_nodes_: Ints
     level_calibration_: Array  # absent without a tree
     class_counts_: Ints
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_label = True
-        return tags
+    _tags: ClassVar[Mapping[str, Any]] = {"classifier_tags.multi_label": True}
+
+    def _remember_fit(self, model: LinearModel | PartsModel, trace: Trace, gap: float) -> None:
+        """Set the weights, the trace and the certified relative duality gap."""
+        self._forget("coef_", "differences_", "sharing_")
+        if isinstance(model, PartsModel):
+            self.differences_, self.intercept_, self.sharing_ = model
+        else:
+            self.coef_, self.intercept_ = model
+        self.trace_, self.n_iter_, self.duality_gap_ = trace, max(1, len(trace)), gap
+
+    def _remember_decisions(self, decisions: LearnedDecisions) -> None:
+        """Set the calibration and the threshold."""
+        self.calibration_, self.threshold_ = decisions.calibration, decisions.threshold
+        self._forget("level_calibration_", "class_counts_")
+        if decisions.levels is not None and decisions.class_counts is not None:
+            self.level_calibration_, self.class_counts_ = decisions.levels, decisions.class_counts
+
+    def _forget(self, *names: str) -> None:
+        """Remove attributes that an earlier fit may have set."""
+        for name in names:
+            vars(self).pop(name, None)
 
     def _linear_model(self) -> LinearModel | PartsModel:
         return LinearModel(self.coef_, self.intercept_)
@@ -495,7 +517,7 @@ class LinearPredictor:
 
     def _tree_log_proba(self, X: Any) -> Matrix:
         tree, scores = NestedLogit(self.hierarchy_, self.class_nodes_, self.class_counts_), self._scores(X)
-        step = max(1, _MOST_VALUES // len(tree.parent))
+        step = max(1, _MAX_VALUES // len(tree.parent))
         return np.vstack(
             [
                 tree.log_proba(scores[first : first + step], self.level_calibration_)
@@ -517,7 +539,7 @@ class LinearPredictor:
         return self._scores(X) if self.calibration is None else self._class_proba(X)
 
     def decision_function(self, X: Any) -> Matrix:
-        """Score of every class, before close calls are settled (by an estimator with `close_calls="path"`).
+        """Score of every class, before close calls are settled (by a recursive classifier).
 
         Parameters
         ----------

@@ -19,22 +19,21 @@ are stored once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.arrays import Ints
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor, build_routes
-from arbora.classify.linear import LinearModel, keep_fit, linear_scores
+from arbora.classify.linear import LinearModel, linear_scores, single_precision, warn_open_gap
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets
 from arbora.core.chunks import require_memory
-from arbora.core.estimator import all_or_nothing, warn_caller
+from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths
@@ -113,7 +112,8 @@ def check_memory(shape: tuple[int, int], P: sp.csr_array, dtype: Any) -> None:
         weights + lists,
         f"Training {P.shape[0]} classes with {P.shape[1]} parts on {n_samples} rows with {n_features} features "
         f"({np.dtype(dtype).name})",
-        "Use dtype='float32', fewer features (for text: a larger min_df), or TopDownSVC, whose weights are sparse.",
+        f"Use {single_precision(dtype)}fewer features (for text: a larger min_df), or TopDownSVC, whose weights are "
+        "sparse.",
     )
 
 
@@ -131,18 +131,14 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
         and Singer.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias at every node.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads for scores; training uses one. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -176,6 +172,7 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
     True
     """
 
+    _tags: ClassVar[Mapping[str, Any]] = {"classifier_tags.multi_label": False}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "margin": [StrOptions({"distance", "zero_one"})],
@@ -190,9 +187,7 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         calibration: Any = "holdout",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -203,17 +198,10 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.calibration = calibration
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = False
-        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalSVM:
         """Train all nodes jointly.
@@ -229,28 +217,30 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
         Returns
         -------
         self
+
+        Notes
+        -----
+        Two kinds of models are trained: the model, on all rows, and one without the held-out rows (one for each
+        fold), for the calibration, whose weights are not kept.
         """
         with all_or_nothing(self):
-            training = check_training(self, X, y, sample_weight, loss="hinge", C=self.C)
-            refuse_label_sets(self)
-            training = drop_weightless_rows(training)
-            P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
-            model, solution = train_paths(training, P, self.margin, self.verbose)
-            gap = solution.gap / max(solution.objective, float(np.finfo(np.float64).tiny))
-            keep_fit(self, model, solution.trace, gap)
-            if not solution.converged:
-                warn_caller(
-                    f"stopped at max_iter={self.max_iter} before the relative duality gap reached "
-                    f"tol={self.tol:g}; it is {gap:.2g}. Increase max_iter, or lower C, or scale the features.",
-                    ConvergenceWarning,
-                )
             engine = ThreadEngine(self.n_jobs)
-            self.calibration_ = learn_decisions(
-                training,
-                lambda seen, X, key: linear_scores(X, train_paths(seen, P, self.margin)[0], engine),
-                calibration=self.calibration,
-                threshold=None,
-                multilabel=False,
-                relative=True,
-            ).calibration
+            rows, targets = check_training(self, X, y, sample_weight, loss="hinge")
+            refuse_label_sets(type(self).__name__, targets)
+            problem = drop_weightless_rows(rows).with_cost(self.C)
+            P = shared_paths(*build_routes(targets.hierarchy, targets.class_nodes))
+            model, solution = train_paths(problem, P, self.margin, self.verbose)
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of other rows by a model of `part`."""
+                return linear_scores(X, train_paths(part, P, self.margin)[0], engine)
+
+            decisions = learn_decisions(
+                problem, score, calibration=self.calibration, threshold=None, targets=targets, relative=True
+            )
+            self._remember_targets(targets)
+            self._remember_fit(model, solution.trace, solution.gap / max(solution.objective, TINY))
+            self.calibration_ = decisions.calibration
+            if not solution.converged:
+                warn_open_gap(self.duality_gap_, problem.options)
         return self

@@ -1,11 +1,4 @@
-"""Train on the features that occur in X, then expand the weights to all features.
-
-The weights of very many classes may fill the memory, so they are not copied if that can be avoided:
-
-- if most features occur, all of them are trained, and the weights of the others stay zero;
-- otherwise the weights are copied into a new matrix, whose pages of zeros take no memory;
-- pruned weights become a sparse matrix of the entries that are large enough.
-"""
+"""Many linear classifiers: weights and scores, one-vs-rest training in blocks of classes, weights of all features."""
 
 from __future__ import annotations
 
@@ -17,19 +10,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.arrays import Ints, Matrix
-from arbora.classify.recursive.coupling import expected_weights
+from arbora.arrays import TINY, Ints, Matrix
+from arbora.classify.training import Options, Training, as_csr
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
+from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_product
 from arbora.core.trace import Trace
-from arbora.infer.linear.flat import BlockSolution
+from arbora.infer.linear.coupled import Multipliers, multipliers_of_rows, no_multipliers
+from arbora.infer.linear.flat import BlockSolution, solve_block
+from arbora.infer.linear.rows import BLOCK, LinearRows, class_blocks, prepare_rows, view_by_frequency
 from arbora.infer.tree_sum import pruned
+from arbora.kernels import put_block
 from arbora.kernels.linear.accumulate import fill_costs
-from arbora.structure import Hierarchy, LabelGraph
 
-# --- Weights of many linear classifiers: scores by sparse products, signed costs, traces and certificates ---
+# --- Weights of many linear classifiers: scores by sparse products, signed costs ---
 
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time
@@ -59,22 +56,6 @@ def full_weights(parts: Any, sharing: Any) -> sp.csr_array:
         "Use differences_ and sharing_, whose product it is.",
     )
     return sp.csr_array(sharing.T @ parts)
-
-
-def as_csr(X: Any) -> sp.csr_array:
-    """Return X as CSR without duplicates. A mostly dense array keeps its zeros, so that all rows have one length."""
-    if hasattr(X, "indptr"):
-        rows: sp.csr_array = sp.csr_array(X)
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-        return rows
-    n_samples, n_features = X.shape
-    if np.count_nonzero(X) < X.size / 2:
-        return sp.csr_array(X)
-    indices = np.tile(np.arange(n_features, dtype=np.int32), n_samples)
-    indptr = np.arange(n_samples + 1, dtype=np.int64) * n_features
-    return sp.csr_array((np.ascontiguousarray(X).ravel(), indices, indptr), shape=X.shape)
 
 
 def signed_costs(
@@ -111,73 +92,6 @@ def signed_costs(
     cost = np.empty((len(ids), len(block)), dtype)
     fill_costs(by_class.indptr, by_class.indices, block.start, row_cost, positive_weight, ids, cost)
     return cost
-
-
-def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
-    """Add up the histories of the blocks, iteration by iteration; a block that has ended keeps its last values.
-
-    The seconds are the sum over the blocks: time of work, not of waiting.
-    """
-    length = max((len(solution.history) for solution in solutions), default=0)
-    total = np.zeros((length, 3))
-    for solution in solutions:
-        history = solution.history
-        total[: len(history)] += history
-        total[len(history) :] += history[-1]
-    objective, gap, seconds = total.T
-    return gap_trace(objective, gap, seconds, np.arange(length) == length - 1)
-
-
-def gap_trace(objective: Matrix, gap: Matrix, seconds: Matrix, certified: NDArray[np.bool_]) -> Trace:
-    """Make a trace with relative duality gaps, in the column `gap` where certified, else in `gap_estimate`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> trace = gap_trace(np.array([4.0, 2.0]), np.ones(2), np.arange(2.0), np.array([False, True]))
-    >>> trace["gap_estimate"], trace["gap"]
-    (array([0.25,  nan]), array([nan, 0.5]))
-    """
-    relative = gap / np.maximum(objective, np.finfo(np.float64).tiny)
-    columns = {"objective": objective, "seconds": seconds}
-    if not certified.all():
-        columns["gap_estimate"] = np.where(certified, np.nan, relative)
-    columns["gap"] = np.where(certified, relative, np.nan)
-    return Trace.from_state({"columns": list(columns), "values": np.vstack(list(columns.values()))})
-
-
-def relative_gap(solutions: Sequence[BlockSolution]) -> float:
-    """Duality gap of all classes together over their primal objective."""
-    objective = sum(float(solution.objectives.sum()) for solution in solutions)
-    gap = sum(float(solution.gaps.sum()) for solution in solutions)
-    return gap / max(objective, float(np.finfo(np.float64).tiny))
-
-
-def keep_fit(estimator: Any, model: LinearModel, trace: Trace, gap: float) -> None:
-    """Set the weights, the trace and the certified relative gap of an estimator."""
-    estimator.coef_, estimator.intercept_ = model
-    estimator.trace_, estimator.n_iter_, estimator.duality_gap_ = trace, max(1, len(trace)), gap
-
-
-def keep_solution(
-    estimator: Any, model: LinearModel, solutions: Sequence[BlockSolution], tol: float | None = None
-) -> None:
-    """Set the fitted attributes of an estimator from the solutions of its blocks; warn if one has not converged.
-
-    `tol` is the relative gap that they were trained to; by default that of the estimator.
-    """
-    keep_fit(estimator, model, merged_trace(solutions), relative_gap(solutions))
-    n_open = sum(not solution.converged for solution in solutions)
-    if n_open:
-        reached = f"tol={estimator.tol:g}"
-        if tol is not None and tol != estimator.tol:
-            reached = f"{tol:g} (tol={estimator.tol:g}, and at least {tol:g} for near negatives)"
-        warn_caller(
-            f"{n_open} of {len(solutions)} blocks of classes stopped at max_iter={estimator.max_iter} before the "
-            f"relative duality gap reached {reached}; it is {estimator.duality_gap_:.2g} over all "
-            "classes. Increase max_iter, or lower C, or scale the features.",
-            ConvergenceWarning,
-        )
 
 
 def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> Matrix:
@@ -242,75 +156,213 @@ def by_chunks(X: Any, n_columns: int, function: Callable[[Any], Any]) -> list[An
     return [function(X[first : first + step]) for first in range(0, X.shape[0], step)]
 
 
-# --- Weights of any nodes of a structure as mixtures of those of the classes --------------------------------
+# --- One-vs-rest training of any number of classes: blocks on an engine, certified, resumable ---------------
 
 
-def node_weights(
-    model: LinearModel | PartsModel,
-    structure: Hierarchy | LabelGraph,
-    class_nodes: Ints,
-    wanted: Ints,
-    *,
-    coupling: Any,
-    fade: float | None,
-    dtype: Any,
-) -> LinearModel:
-    """Weights of the nodes `wanted`: the minimiser of the regulariser, given the weights of the classes.
+class Trained(NamedTuple):
+    """Weights, and the certificates and histories of the blocks."""
+
+    model: LinearModel
+    solutions: list[BlockSolution]
+
+    @property
+    def trace(self) -> Trace:
+        """Histories of the blocks, added up."""
+        return merged_trace(self.solutions)
+
+    @property
+    def gap(self) -> float:
+        """Certified duality gap of all classes together over their primal objective."""
+        objective = sum(float(solution.objectives.sum()) for solution in self.solutions)
+        gap = sum(float(solution.gaps.sum()) for solution in self.solutions)
+        return gap / max(objective, TINY)
+
+    def warn_if_open(self, options: Options) -> None:
+        """Warn if a block of classes has not converged."""
+        n_open = sum(not solution.converged for solution in self.solutions)
+        if n_open:
+            warn_caller(
+                f"{n_open} of {len(self.solutions)} blocks of classes stopped at max_iter={options.max_iter} before "
+                f"the relative duality gap reached tol={options.tol:g}; it is {self.gap:.2g} over all classes. "
+                "Increase max_iter, or lower C, or scale the features.",
+                ConvergenceWarning,
+            )
+
+
+def warn_open_gap(gap: float, options: Options, lower: str = "C") -> None:
+    """Warn that a joint training has not converged."""
+    warn_caller(
+        f"training stopped at max_iter={options.max_iter} before the relative duality gap reached "
+        f"tol={options.tol:g}; it is {gap:.2g}. Increase max_iter, or lower {lower}, or scale the features.",
+        ConvergenceWarning,
+    )
+
+
+Store = Callable[[Matrix, slice], None]  # receives the weights of a finished block, and its classes
+
+
+def check_memory(shape: tuple[int, int], n_classes: int, dtype: Any, n_jobs: int) -> None:
+    """Refuse a fit whose weights and block arrays do not fit in memory."""
+    n_samples, n_features = shape
+    size = np.dtype(dtype).itemsize
+    weights = n_classes * (n_features + 1) * size
+    block = min(BLOCK, n_classes) * (n_samples * (2 * size + 4) + (n_features + 1) * size)
+    require_memory(
+        weights + n_jobs * block,
+        f"Training {n_classes} classes on {n_samples} rows with {n_features} features "
+        f"({np.dtype(dtype).name}, {n_jobs} threads)",
+        f"Use {single_precision(dtype)}fewer threads, or fewer features (for text: a larger min_df).",
+    )
+
+
+def single_precision(dtype: Any) -> str:
+    """Advice to compute in single precision, for an error message; empty if the fit does already."""
+    return "" if np.dtype(dtype) == np.float32 else "a tol of 1e-6 or more (single precision), "
+
+
+def train_one_vs_rest(
+    training: Training,
+    engine: Engine,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train one linear classifier for each column of `positives`.
 
     Parameters
     ----------
-    model : LinearModel or PartsModel
-        Weights of the classes.
-    structure : Hierarchy or LabelGraph
-    class_nodes : ndarray of int
-        Node of each class.
-    wanted : ndarray of int
-    coupling, fade
-        See `coupling.couple`.
-    dtype : dtype
+    training : Training
+    engine : Engine
+    checkpoint : Checkpoint, optional
+        Finished blocks are saved there, and loaded from there.
+    progress : Progress, optional
+
+    Returns
+    -------
+    Trained
     """
-    n_features = model[0].shape[1]
-    require_memory(
-        2 * len(wanted) * (n_features + 1) * np.dtype(dtype).itemsize,
-        f"The weights of {len(wanted)} nodes and {n_features} features",
-        "Ask for fewer nodes at a time.",
-    )
-    return mixed(model, mixing_of(structure, class_nodes, wanted, coupling, fade), dtype)
+    options, n_classes = training.options, training.positives.shape[1]
+    check_memory(training.X.shape, n_classes, options.dtype, engine.n_workers)
+    _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
+    weights = np.zeros((training.X.shape[1] + 1, n_classes), rows.dtype)
+
+    def store(W: Matrix, columns: slice) -> None:
+        put_block(W, features, np.arange(columns.start, columns.stop), weights)
+
+    solutions = _train_blocks(training, rows, engine, store, checkpoint, progress)
+    return Trained(LinearModel(weights[:-1].T, weights[-1] * rows.bias), solutions)
 
 
-def mixing_of(
-    structure: Any,
-    class_nodes: Ints,
-    wanted: Ints,
-    coupling: Any,
-    fade: float | None,
-) -> sp.csr_array:
-    """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes)."""
-    column = {node: position for position, node in enumerate(class_nodes.tolist())}
-    known = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
-    is_class = known >= 0
-    other, which = np.unique(wanted[~is_class], return_inverse=True)
-    rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
-    stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
-    known[~is_class] = len(class_nodes) + which
-    return sp.csr_array(stacked[known])
+def score_one_vs_rest(
+    training: Training,
+    X: sp.csr_array,
+    engine: Engine,
+    checkpoint: Checkpoint | None = None,
+    key: str = "",
+    start: list[BlockSolution] | None = None,
+) -> Matrix:
+    """Train as `train_one_vs_rest`, and return the scores of other rows; the weights of a block are not kept.
+
+    `key` is the prefix of the names of the blocks in the checkpoint. `start` are solutions for the same classes on
+    the rows that those of `training` were taken from (`training.ids`).
+    """
+    options, n_classes = training.options, training.positives.shape[1]
+    _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
+    score, scores = BlockScorer(X, features, rows.bias), np.empty((X.shape[0], n_classes), rows.dtype)
+
+    def store(W: Matrix, columns: slice) -> None:
+        scores[:, columns] = score(W)
+
+    _train_blocks(training, rows, engine, store, checkpoint, key=key, start=start)
+    return scores
 
 
-def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> LinearModel:
-    """Dense weights of mixtures of the classes of a model."""
-    intercept = mixing @ model.intercept
-    if isinstance(model, LinearModel):
-        # Mixtures of few classes need few rows; a sparse product would copy all of them.
-        used = np.unique(mixing.indices)
-        few = 2 * len(used) < mixing.shape[1]
-        coef = model.coef[used] if few else model.coef
-        shares = (mixing[:, used] if few else mixing).toarray().astype(dtype)
-        return LinearModel(np.asarray(shares @ coef, dtype), intercept)
-    parts_shares = sp.csr_array(model.sharing @ mixing.T)
-    return LinearModel((model.parts.T @ parts_shares).toarray().T.astype(dtype), intercept)
+def _train_blocks(
+    training: Training,
+    rows: LinearRows,
+    engine: Engine,
+    store: Store,
+    checkpoint: Checkpoint | None,
+    progress: Progress | None = None,
+    key: str = "",
+    start: list[BlockSolution] | None = None,
+) -> list[BlockSolution]:
+    """Train all blocks on prepared rows; `store` receives the weights of each, which are not returned."""
+    options, by_class = training.options, sp.csc_array(training.positives)
+    blocks, warm = class_blocks(by_class.shape[1]), dict[int, Multipliers]()
+    if start is not None and training.ids is not None:
+        for block, solution in zip(blocks, start, strict=True):
+            if solution.multipliers.rows.size:
+                warm[block.start] = multipliers_of_rows(solution.multipliers, training.ids)
+
+    def solve(block: range) -> BlockSolution:
+        cost = signed_costs(by_class, block, training.row_cost, training.positive_weight, rows.dtype)
+        if training.pair_weight is not None:
+            cost *= training.pair_weight(training.positives, slice(block.start, block.stop))
+        solution = solve_block(
+            rows,
+            cost,
+            loss=options.loss,
+            tol=options.tol,
+            max_iter=options.max_iter,
+            seed=options.seed,
+            start=warm.get(block.start),
+        )
+        # The multipliers of a finished block take at most the memory of its weights.
+        small = 9 * len(solution.multipliers.rows) <= solution.weights.nbytes
+        return solution if small else solution._replace(multipliers=no_multipliers(rows.dtype))
+
+    def train_block(block: range) -> BlockSolution:
+        name = f"{key}block-{block.start}"
+        piece = checkpoint.load(name) if checkpoint is not None else None
+        solution = solve(block) if piece is None else BlockSolution.from_piece(piece)
+        if checkpoint is not None and piece is None:
+            checkpoint.save(name, *solution.to_piece())
+        store(solution.weights, slice(block.start, block.stop))
+        return solution._replace(weights=np.empty(0))
+
+    return list(engine.map(train_block, blocks, progress=progress))
+
+
+def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
+    """Add up the histories of the blocks, iteration by iteration; a block that has ended keeps its last values.
+
+    The seconds are the sum over the blocks: time of work, not of waiting.
+    """
+    length = max((len(solution.history) for solution in solutions), default=0)
+    total = np.zeros((length, 3))
+    for solution in solutions:
+        history = solution.history
+        total[: len(history)] += history
+        total[len(history) :] += history[-1]
+    objective, gap, seconds = total.T
+    return gap_trace(objective, gap, seconds, np.arange(length) == length - 1)
+
+
+def gap_trace(objective: Matrix, gap: Matrix, seconds: Matrix, certified: NDArray[np.bool_]) -> Trace:
+    """Make a trace with relative duality gaps, in the column `gap` where certified, else in `gap_estimate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trace = gap_trace(np.array([4.0, 2.0]), np.ones(2), np.arange(2.0), np.array([False, True]))
+    >>> trace["gap_estimate"], trace["gap"]
+    (array([0.25,  nan]), array([nan, 0.5]))
+    """
+    relative = gap / np.maximum(objective, TINY)
+    columns = {"objective": objective, "seconds": seconds}
+    if not certified.all():
+        columns["gap_estimate"] = np.where(certified, np.nan, relative)
+    columns["gap"] = np.where(certified, relative, np.nan)
+    return Trace.from_state({"columns": list(columns), "values": np.vstack(list(columns.values()))})
 
 
 # --- Train on the features that occur in X, then expand the weights to all features -------------------------
+#
+# The weights of very many classes may fill the memory, so they are not copied if that can be avoided:
+#
+# - if most features occur, all of them are trained, and the weights of the others stay zero;
+# - otherwise the weights are copied into a new matrix, whose pages of zeros take no memory;
+# - pruned weights become a sparse matrix of the entries that are large enough.
 
 
 _DENSE_SHARE = 0.5  # share of non-zero entries above which X is made dense

@@ -11,66 +11,126 @@ change the weights, but predictions are then available at every node.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify.cost_choice import initial_cost, with_cost
+from arbora.arrays import Matrix
+from arbora.classify.cost_choice import choose_cost
+from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
-    CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
     NodePredictor,
 )
-from arbora.classify.flat import fit_one_vs_rest
+from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.classify.training import (
-    check_training,
-    drop_weightless_rows,
-    positive_sample_weight,
-    positive_weights,
-)
+from arbora.classify.training import Training, check_training, drop_weightless_rows, positive_weights
+from arbora.core.checkpoint import open_checkpoint
 from arbora.core.estimator import all_or_nothing
+from arbora.core.monitor import Progress
+from arbora.core.running import running_checkpoint
 from arbora.engine import ThreadEngine
+from arbora.infer.linear.rows import class_blocks
 from arbora.structure import Hierarchy
 
-_CONSTRAINTS: dict[str, Any] = {
-    **LINEAR_CONSTRAINTS,
-    "C": AUTO_COST_CONSTRAINT,
-    "calibration": LEVELS_CONSTRAINT,
-    "class_weight": CLASS_WEIGHT_CONSTRAINT,
-    "threshold": THRESHOLD_CONSTRAINT,
-    "checkpoint": CHECKPOINT_CONSTRAINT,
-}
-_NEGATIVES = {"negatives": [StrOptions({"all", "near"})]}
+
+class OneVsRestClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+    """The fit of the two flat classifiers, which differ in their loss."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LINEAR_CONSTRAINTS,
+        "C": AUTO_COST_CONSTRAINT,
+        "calibration": LEVELS_CONSTRAINT,
+        "class_weight": CLASS_WEIGHT_CONSTRAINT,
+        "threshold": THRESHOLD_CONSTRAINT,
+    }
+
+    C: Any
+    class_weight: Any
+    threshold: Any
+    verbose: int
+
+    @property
+    def _loss(self) -> str:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train all classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label per row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes, and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Three kinds of models are trained, each with a linear classifier for every class: small ones to choose the
+        cost (``C="auto"``), on a sample of rows and classes; the model, on all rows; and one without the held-out
+        rows (one for each fold), for calibration and threshold, whose weights are not kept.
+        """
+        with all_or_nothing(self):
+            engine = ThreadEngine(self.n_jobs)
+            resumable = running_checkpoint() is not None
+            rows, targets = check_training(self, X, y, sample_weight, loss=self._loss, resumable=resumable)
+            rows = drop_weightless_rows(rows)
+            rows = rows._replace(positive_weight=positive_weights(self.class_weight, rows, targets))
+            C = choose_cost(rows, engine) if self.C == "auto" else float(self.C)
+            problem = share_classifier(rows.with_cost(C))
+            data = problem.X, problem.positives, problem.row_cost
+            checkpoint = open_checkpoint(self, *data, seed=problem.options.seed)
+            n_blocks = len(class_blocks(problem.positives.shape[1]))
+            with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
+                trained = train_one_vs_rest(problem, engine, checkpoint, progress)
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of other rows by a model of `part`, which starts from that of all rows."""
+                return score_one_vs_rest(part, X, engine, checkpoint, key, trained.solutions)
+
+            decisions = learn_decisions(
+                problem,
+                score,
+                calibration=self.calibration,
+                threshold=self.threshold,
+                targets=targets,
+                weight=rows.row_cost,
+            )
+            self.C_ = C
+            self._remember_targets(targets)
+            self._remember_fit(trained.model, trained.trace, trained.gap)
+            self._remember_decisions(decisions)
+            trained.warn_if_open(problem.options)
+            if checkpoint is not None:
+                checkpoint.clear()
+        return self
 
 
-def fit_weighted(
-    estimator: OneVsRestSVC | OneVsRestLogistic, X: Any, y: Any, sample_weight: Any, loss: str
-) -> None:
-    """Check the input, apply `class_weight` and train all classes."""
-    training = check_training(
-        estimator,
-        X,
-        y,
-        sample_weight,
-        loss=loss,
-        C=initial_cost(estimator.C),
-        resumable=estimator.checkpoint is not None,
-    )
-    training = drop_weightless_rows(training)
-    names = estimator.nodes_[estimator.class_nodes_]
-    weights = positive_weights(estimator.class_weight, training, names, estimator.nodes_)
-    training = training._replace(positive_weight=weights)
-    training = with_cost(estimator, training, ThreadEngine(estimator.n_jobs))
-    fit_one_vs_rest(estimator, training, positive_sample_weight(sample_weight, X))
+def share_classifier(training: Training) -> Training:
+    """Let two exclusive classes share one classifier: the first is the second with its sign changed.
+
+    The weight of each class then applies to its own rows, the negatives included.
+    """
+    if training.multilabel or training.positives.shape[1] != 2:
+        return training
+    by_row = training.positives @ training.positive_weight
+    shared = training._replace(row_cost=training.row_cost * by_row, positive_weight=np.ones(2))
+    return shared.with_columns(slice(1, None))
 
 
-class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class OneVsRestSVC(OneVsRestClassifier):
     """Linear support vector machines, one for each class, on class-blocked dual coordinate descent.
 
     Parameters
@@ -87,13 +147,11 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         then return nodes. The weights do not depend on the structure.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
@@ -108,22 +166,10 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
         as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
-    negatives : {"all", "near"}
-        "near" trains each block of 32 classes on their positives and a sample of the rows (a sixteenth, at least
-        512 and as many as the positives; all rows if there are up to 2,048, or if this is more than half of them).
-        With thousands of classes it takes half of the time at best, and is less accurate, by 1 and by 9 points of
-        micro-F1 on the two sets measured: compare it with "all" on your data.
-        The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
-        Two exclusive classes are always trained on all rows.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
-    checkpoint : path, optional
-        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
-        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -173,9 +219,8 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **_CONSTRAINTS,
+        **OneVsRestClassifier._parameter_constraints,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
-        **_NEGATIVES,
     }
 
     def __init__(
@@ -187,15 +232,11 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
         threshold: Any = "auto",
-        negatives: str = "all",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -204,38 +245,19 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
         self.calibration = calibration
         self.threshold = threshold
-        self.negatives = negatives
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneVsRestSVC:
-        """Train all classes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label per row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes, and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
-
-        Returns
-        -------
-        self
-        """
-        with all_or_nothing(self):
-            fit_weighted(self, X, y, sample_weight, self.loss)
-        return self
+    @property
+    def _loss(self) -> str:
+        return self.loss
 
 
-class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class OneVsRestLogistic(OneVsRestClassifier):
     """Logistic regression, one for each class, on class-blocked dual coordinate descent.
 
     Parameters
@@ -249,13 +271,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         then return nodes. The weights do not depend on the structure.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
@@ -270,22 +290,10 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
         as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
-    negatives : {"all", "near"}
-        "near" trains each block of 32 classes on their positives and a sample of the rows (a sixteenth, at least
-        512 and as many as the positives; all rows if there are up to 2,048, or if this is more than half of them).
-        With thousands of classes it takes a tenth of the time at best, and is less accurate, by 2.5 points of
-        micro-F1 on the set measured: compare it with "all" on your data.
-        The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
-        Two exclusive classes are always trained on all rows.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
-    checkpoint : path, optional
-        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
-        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -329,8 +337,6 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**_CONSTRAINTS, **_NEGATIVES}
-
     def __init__(
         self,
         C: Any = "auto",
@@ -339,15 +345,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
         threshold: Any = "auto",
-        negatives: str = "all",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -355,32 +357,13 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
         self.calibration = calibration
         self.threshold = threshold
-        self.negatives = negatives
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneVsRestLogistic:
-        """Train all classes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label per row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes, and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
-
-        Returns
-        -------
-        self
-        """
-        with all_or_nothing(self):
-            fit_weighted(self, X, y, sample_weight, "logistic")
-        return self
+    @property
+    def _loss(self) -> str:
+        return "logistic"

@@ -28,6 +28,7 @@ without a coupling are independent. The bias is the weight of a constant feature
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,18 +37,16 @@ import scipy.sparse as sp
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, Decisions, NodePredictor, build_routes
-from arbora.classify.linear import LinearModel, keep_fit, linear_scores
+from arbora.classify.linear import LinearModel, linear_scores, single_precision, warn_open_gap
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets
 from arbora.core.chunks import require_memory
-from arbora.core.estimator import all_or_nothing, warn_caller
+from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor, Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.path_margin import (
@@ -341,7 +340,8 @@ def check_memory(shape: tuple[int, int], n_nodes: int, n_edges: int, dtype: Any)
     require_memory(
         weights + lists,
         f"Training {n_nodes} nodes on {n_samples} rows with {n_features} features ({np.dtype(dtype).name})",
-        "Use dtype='float32', fewer features (for text: a larger min_df), or TopDownSVC, whose weights are sparse.",
+        f"Use {single_precision(dtype)}fewer features (for text: a larger min_df), or TopDownSVC, whose weights are "
+        "sparse.",
     )
 
 
@@ -359,18 +359,14 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
         the multiclass machine of Crammer and Singer.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads for scores; training uses one. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -406,6 +402,7 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
     True
     """
 
+    _tags: ClassVar[Mapping[str, Any]] = {"classifier_tags.multi_label": False}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "coupling": [Interval(Real, 0, 1, closed="left")],
@@ -420,9 +417,7 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         calibration: Any = "holdout",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -433,17 +428,10 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.calibration = calibration
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = False
-        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalTransfer:
         """Train the choices of all nodes jointly.
@@ -459,35 +447,35 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
         Returns
         -------
         self
+
+        Notes
+        -----
+        Two kinds of models are trained: the model, on all rows, and one without the held-out rows (one for each
+        fold), for the calibration, whose weights are not kept.
         """
         with all_or_nothing(self):
-            training = check_training(self, X, y, sample_weight, loss="hinge", C=self.C)
-            refuse_label_sets(self)
-            self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
-            if not self.routes_.is_tree:
+            engine = ThreadEngine(self.n_jobs)
+            rows, targets = check_training(self, X, y, sample_weight, loss="hinge")
+            refuse_label_sets(type(self).__name__, targets)
+            routes, class_leaves = build_routes(targets.hierarchy, targets.class_nodes)
+            if not routes.is_tree:
                 raise ValueError(
                     "OrthogonalTransfer needs a tree, but a node of the structure has several parents: remove edges, "
                     "or use TopDownSVC or HierarchicalSVM, which accept a DAG."
                 )
-            decisions = Decisions(self.routes_)
-            training = drop_weightless_rows(training)
-            training = mark_nodes(training, self.routes_, self.class_leaves_, decisions.root)
-            model, solution = train_orthogonal(training, decisions, self.coupling, self.verbose)
-            keep_fit(self, model, solution.monitor.trace, solution.gap)
+            decisions = Decisions(routes)
+            problem = drop_weightless_rows(rows).with_cost(self.C)
+            problem = mark_nodes(problem, routes, class_leaves, decisions.root)
+            model, solution = train_orthogonal(problem, decisions, self.coupling, self.verbose)
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of the edges for other rows, by a model of `part`."""
+                return linear_scores(X, train_orthogonal(part, decisions, self.coupling)[0], engine)
+
+            calibration = calibrate_choices(problem, decisions, self.calibration, False, score)
+            self._remember_targets(targets)
+            self._remember_fit(model, solution.monitor.trace, solution.gap)
+            self.routes_, self.class_leaves_, self.calibration_ = routes, class_leaves, calibration
             if not solution.monitor.converged:
-                warn_caller(
-                    f"stopped at max_iter={self.max_iter} before the relative duality gap reached "
-                    f"tol={self.tol:g}; it is {solution.gap:.2g}. Increase max_iter, or lower C, or scale the "
-                    "features.",
-                    ConvergenceWarning,
-                )
-            self.calibration_ = calibrate_choices(
-                training,
-                decisions,
-                self.calibration,
-                False,
-                lambda seen, X, key: linear_scores(
-                    X, train_orthogonal(seen, decisions, self.coupling)[0], ThreadEngine(self.n_jobs)
-                ),
-            )
+                warn_open_gap(solution.gap, problem.options)
         return self

@@ -17,6 +17,7 @@ V. Sindhwani and S. Keerthi (2006). Large scale semi-supervised linear SVMs. SIG
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,18 +25,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from arbora.arrays import Array, Ints
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
-from arbora.classify.flat import Trained, train_one_vs_rest
-from arbora.classify.linear import as_csr, keep_solution, linear_scores
-from arbora.classify.training import Training, check_training
-from arbora.core.engine import Engine
-from arbora.core.estimator import all_or_nothing
+from arbora.classify.linear import linear_scores, train_one_vs_rest
+from arbora.classify.training import Targets, Training, as_csr, check_training, drop_weightless_rows
+from arbora.core.estimator import all_or_nothing, require_y
 from arbora.core.labels import UNLABELLED
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features, check_squares
@@ -44,16 +42,23 @@ from arbora.structure import Hierarchy
 
 
 class Problem(NamedTuple):
-    """Labelled rows; rows without labels and their costs; weights of labelled rows; which rows have no label."""
+    """Labelled rows, with the costs of C = 1; their labels; the other rows, their costs, and which rows they are."""
 
     labelled: Training
+    targets: Targets
     pool: sp.csr_array
     cost: Array
-    weight: Array
     missing: NDArray[np.bool_]
 
+    def all_codes(self, codes: Ints) -> Ints:
+        """Classes of all rows, from those of the pool."""
+        every = np.empty(len(self.missing), np.int64)
+        every[~self.missing] = self.labelled.positives.indices
+        every[self.missing] = codes
+        return every
 
-_MOST_PASSES = 100  # over the classes, in `match_shares`
+
+_MAX_PASSES = 100  # over the classes, in `match_shares`
 
 
 def unlabelled_rows(y: Any) -> NDArray[np.bool_]:
@@ -115,7 +120,7 @@ def match_shares(scores: Array, shares: Array) -> Ints:
     n, n_classes = scores.shape
     wanted = shares_to_counts(shares, n)
     moved = scores.astype(np.float64)
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         labels: Ints = moved.argmax(axis=1)
         if np.array_equal(np.bincount(labels, minlength=n_classes), wanted):
             return labels
@@ -163,13 +168,9 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
         How scores become probabilities; see `OneVsRestSVC`. Only labelled rows are held out. With few of them the
         probabilities are rough.
-    dtype : "float32" or "float64"
-        Precision of training and weights.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -211,6 +212,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     array(['cat'], dtype='<U3')
     """
 
+    _tags: ClassVar[Mapping[str, Any]] = {"classifier_tags.multi_label": False}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
@@ -229,9 +231,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         calibration: Any = "holdout",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -244,17 +244,10 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.calibration = calibration
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = False
-        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiSupervisedSVC:
         """Train on labelled rows, then on all rows.
@@ -270,23 +263,61 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         Returns
         -------
         self
+
+        Notes
+        -----
+        A model of the labelled rows is trained first, then one of all rows in each round (the last one is kept), and
+        for the calibration one of all rows but the labelled ones that are held out (one for each fold).
         """
         with all_or_nothing(self):
-            self._validate_params()
+            engine = ThreadEngine(self.n_jobs)
             problem = self._read(X, y, sample_weight)
-            rounds, shares = self._check_rounds()
-            with ThreadEngine(self.n_jobs) as engine:
-                self._solve(problem, rounds, shares, engine)
+            n_classes, labelled = len(problem.targets.classes), problem.labelled
+            rounds, shares = self._check_rounds(problem.targets.classes)
+            use = labelled.row_cost > 0  # rows of weight 0 only contribute their labels
+            labelled = drop_weightless_rows(labelled).with_cost(self.C)
+            if n_classes == 2:  # the first class is the second with its sign changed
+                labelled = labelled.with_columns(slice(1, None))
+            rounds = rounds if len(problem.cost) else []
+            codes, factor, changed = np.full(len(problem.cost), -1, np.int64), 0.0, []
+            with Progress(len(rounds) + 1, "rounds", self.verbose) as progress:
+                trained = train_one_vs_rest(labelled, engine)
+                progress.update()
+                for factor in rounds:
+                    before, scores = codes, _both_signs(linear_scores(problem.pool, trained.model, engine))
+                    codes = scores.argmax(axis=1) if shares is None else match_shares(scores, shares)
+                    changed.append(int(np.sum(before != codes)))
+                    trained = train_one_vs_rest(_joined(labelled, problem, codes, factor), engine)
+                    progress.update()
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of labelled rows by a model of `part` and the pool, with its last classes."""
+                model = train_one_vs_rest(_joined(part, problem, codes, factor), engine).model
+                return linear_scores(X, model, engine)
+
+            decisions = learn_decisions(
+                labelled,
+                score,
+                calibration=self.calibration,
+                threshold=None,
+                targets=problem.targets,
+                weight=problem.labelled.row_cost[use],
+            )
+            self._remember_targets(problem.targets)
+            self._remember_fit(trained.model, trained.trace, trained.gap)
+            self._remember_decisions(decisions)
+            self.transduction_ = problem.targets.classes[problem.all_codes(codes)]
+            self.n_changed_ = np.array(changed, np.int64)
+            count = np.bincount(codes, minlength=n_classes) if len(codes) else np.nan
+            self.pool_shares_ = np.full(n_classes, count / max(len(codes), 1))
+            trained.warn_if_open(labelled.options)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> Problem:
         """Check the input, and divide the rows."""
-        name = type(self).__name__
-        if y is None:
-            raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: give -1 where there is no label."
-            )
-        features = check_features(self, X, reset=True)
+        self._validate_params()
+        require_y(self, y, "give -1 where there is no label")
+        name, features = type(self).__name__, check_features(self, X, reset=True)
         check_consistent_length(features, y)
         missing = unlabelled_rows(y)
         if missing.all():
@@ -295,24 +326,25 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
                 "any labels use arbora.discover."
             )
         weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
-        known, rest = np.flatnonzero(~missing), np.flatnonzero(missing)
+        labelled, rest = np.flatnonzero(~missing), np.flatnonzero(missing)
         if len(rest):
-            given = np.asarray(y)[known] if np.asarray(y).dtype.kind in "iu" else _take(y, known)
-            training = check_training(self, features[known], given, weight[known], loss=self.loss, C=self.C)
-            features = check_features(
-                self, X, reset=True
-            )  # the names of the columns, which arrays do not have
+            labels = np.asarray(y)[labelled] if np.asarray(y).dtype.kind in "iu" else _take(y, labelled)
+            training, targets = check_training(
+                self, features[labelled], labels, weight[labelled], loss=self.loss
+            )
+            # Again, for the names of the columns, which arrays do not have.
+            features = check_features(self, X, reset=True)
         else:
-            training = check_training(self, X, y, weight, loss=self.loss, C=self.C)
-        if self._multilabel:
+            training, targets = check_training(self, X, y, weight, loss=self.loss)
+        if targets.multilabel:
             raise ValueError(
                 f"{name} needs one class per row, but y holds label sets: give one label per row."
             )
-        rows, cost = as_csr(features[rest]), self.C * weight[rest]
-        check_squares(rows, training.options.dtype)
-        return Problem(training, rows, cost, weight[known], missing)
+        pool, cost = as_csr(features[rest]), self.C * weight[rest]
+        check_squares(pool, training.options.dtype)
+        return Problem(training, targets, pool, cost, missing)
 
-    def _check_rounds(self) -> tuple[list[float], Array | None]:
+    def _check_rounds(self, classes: Matrix) -> tuple[list[float], Array | None]:
         """Check the pool weights and the shares of the classes."""
         rounds = np.asarray(self.pool_weights, dtype=np.float64)
         if rounds.ndim != 1 or not len(rounds) or not np.isfinite(rounds).all() or rounds.min() <= 0:
@@ -322,65 +354,19 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         if self.class_shares is None:
             return rounds.tolist(), None
         shares = np.asarray(self.class_shares, dtype=np.float64)
-        n_classes = len(self.classes_)
-        if (
-            shares.shape != (n_classes,)
-            or not np.isfinite(shares).all()
-            or shares.min() < 0
-            or not shares.any()
-        ):
+        fits = shares.shape == (len(classes),) and bool(np.isfinite(shares).all())
+        if not fits or shares.min() < 0 or not shares.any():
             raise ValueError(
-                f"class_shares={self.class_shares!r}: give a share for each of the {n_classes} classes "
-                f"({', '.join(map(str, self.classes_.tolist()[:5]))}, ...), none negative and not all zero."
+                f"class_shares={self.class_shares!r}: give a share for each of the {len(classes)} classes "
+                f"({', '.join(map(str, classes.tolist()[:5]))}, ...), none negative and not all zero."
             )
         return rounds.tolist(), shares
 
-    def _solve(self, problem: Problem, rounds: list[float], shares: Array | None, engine: Engine) -> None:
-        """Train in rounds and set the fitted attributes."""
-        labelled = problem.labelled
-        use = labelled.row_cost > 0
-        if not use.all():  # rows of weight 0 only contribute their labels
-            labelled = labelled.with_rows(np.flatnonzero(use))
-        if len(self.classes_) == 2:  # the first class is the second with its sign changed
-            labelled = labelled.with_columns(slice(1, None))
-        rounds = rounds if len(problem.cost) else []
-        codes, factor, changed = np.full(len(problem.cost), -1, np.int64), 0.0, []
 
-        def train(rows: Training) -> Trained:  # with the current classes of the pool
-            return train_one_vs_rest(_joined(rows, problem, codes, factor), engine)
-
-        with Progress(len(rounds) + 1, "rounds", self.verbose) as progress:
-            trained = train(labelled)
-            progress.update()
-            for factor in rounds:  # noqa: B007  (used by train)
-                scores = np.asarray(linear_scores(problem.pool, trained.model, engine), np.float64)
-                scores = np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
-                before, codes = (
-                    codes,
-                    scores.argmax(axis=1) if shares is None else match_shares(scores, shares),
-                )
-                changed.append(int(np.sum(before != codes)))
-                trained = train(labelled)
-                progress.update()
-        keep_solution(self, trained.model, trained.solutions)
-        self.calibration_, self.threshold_, _ = learn_decisions(
-            labelled,
-            lambda seen, X, key: linear_scores(X, train(seen).model, engine),
-            calibration=self.calibration,
-            threshold="zero",
-            multilabel=False,
-            weight=problem.weight[use],
-        )
-        self._keep_pool(problem, codes, changed)
-
-    def _keep_pool(self, problem: Problem, codes: Ints, changed: list[int]) -> None:
-        every = np.empty(len(problem.missing), np.int64)
-        every[~problem.missing] = problem.labelled.positives.indices
-        every[problem.missing] = codes
-        self.transduction_ = self.classes_[every]
-        self.n_changed_ = np.array(changed, np.int64)
-        count = np.bincount(codes, minlength=len(self.classes_)) if len(codes) else np.nan
-        self.pool_shares_ = np.full(len(self.classes_), count / max(len(codes), 1))
+def _both_signs(scores: Matrix) -> Array:
+    """Scores of two classes that share a classifier, or of more."""
+    scores = np.asarray(scores, np.float64)
+    return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
 
 
 def _take(y: Any, rows: Ints) -> Any:

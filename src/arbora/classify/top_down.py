@@ -22,11 +22,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.cost_choice import initial_cost, with_cost
+from arbora.classify.cost_choice import choose_cost
 from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
-    CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     Decisions,
     LinearPredictor,
@@ -34,17 +33,9 @@ from arbora.classify.estimator import (
     build_routes,
     one_column,
 )
-from arbora.classify.flat import train_one_vs_rest
-from arbora.classify.linear import LinearModel, as_csr, by_chunks, keep_solution, linear_scores
+from arbora.classify.linear import LinearModel, Trained, by_chunks, linear_scores, train_one_vs_rest
 from arbora.classify.probabilities import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
-from arbora.classify.training import (
-    Training,
-    check_training,
-    drop_weightless_rows,
-    is_multilabel,
-    open_checkpoint,
-)
-from arbora.core.checkpoint import Checkpoint
+from arbora.classify.training import Training, as_csr, check_training, drop_weightless_rows, is_multilabel
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
@@ -139,7 +130,7 @@ class Choice(NamedTuple):
     solutions: list[BlockSolution]
 
 
-def train_choice(training: Training, exclusive: bool, engine: Engine, **keep: Any) -> Choice:
+def train_choice(training: Training, exclusive: bool, engine: Engine) -> Choice:
     """Train the choice among the columns of `positives`; all rows are under the node of the choice."""
     features, local = np.unique(training.X.indices, return_inverse=True)
     shape = (training.X.shape[0], len(features))
@@ -147,11 +138,11 @@ def train_choice(training: Training, exclusive: bool, engine: Engine, **keep: An
     training = training._replace(X=sp.csr_array((training.X.data, local, training.X.indptr), shape=shape))
     # In a DAG a document may be under both children: then they cannot share one classifier.
     if exclusive and training.positives.shape[1] == 2 and training.positives.nnz == shape[0]:
-        trained = train_one_vs_rest(training.with_columns(slice(1, None)), engine, **keep)
+        trained = train_one_vs_rest(training.with_columns(slice(1, None)), engine)
         coef, intercept = trained.model
         coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
     else:
-        trained = train_one_vs_rest(training, engine, **keep)
+        trained = train_one_vs_rest(training, engine)
         coef, intercept = trained.model
     return Choice(features, coef, intercept, trained.solutions)
 
@@ -161,13 +152,9 @@ def train_choices(
     decisions: Decisions,
     exclusive: bool,
     engine: Engine,
-    checkpoint: Checkpoint | None = None,
     verbose: int = 0,
-    key: str = "",
-) -> tuple[LinearModel, list[BlockSolution]]:
+) -> Trained:
     """Train every node that has a choice; `positives` has a column for each node of the routes.
-
-    `key` is the prefix of the names of the pieces in the checkpoint.
 
     Returns one row of weights for each edge. The edge to an only child needs none: its score is infinite if documents
     may stop at any node (multilabel), else any constant.
@@ -179,7 +166,7 @@ def train_choices(
         rows = by_node.indices[by_node.indptr[parent] : by_node.indptr[parent + 1]]
         columns = children[child_indptr[parent] : child_indptr[parent + 1]]
         under = training.with_rows(rows).with_columns(columns)
-        return train_choice(under, exclusive, engine, checkpoint=checkpoint, key=f"{key}node-{parent}-")
+        return train_choice(under, exclusive, engine)
 
     n_children, n_rows = np.diff(child_indptr), np.diff(by_node.indptr)
     choice_needed = n_children > 1
@@ -200,7 +187,8 @@ def train_choices(
     )
     if not exclusive:
         intercept[child_indptr[np.flatnonzero(~choice_needed & (n_children == 1))]] = np.inf
-    return LinearModel(coef, intercept), [solution for choice in trained for solution in choice.solutions]
+    solutions = [solution for choice in trained for solution in choice.solutions]
+    return Trained(LinearModel(coef, intercept), solutions)
 
 
 def _assemble(
@@ -312,28 +300,21 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         model is flat.
     tol : float
         Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum.
+        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     descent : {"path", "greedy"}
         One label per row: "path" predicts the class with the highest probability, that of its whole path. "greedy"
         follows the best score at each node, as in the literature, and does not use the calibration.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    dtype : "float32" or "float64"
-        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
-    checkpoint : path, optional
-        Folder where finished nodes and blocks are saved. An interrupted fit resumes from there; the folder is cleared
-        at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -374,7 +355,6 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         "C": AUTO_COST_CONSTRAINT,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
         "descent": [StrOptions({"path", "greedy"})],
-        "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
     def __init__(
@@ -386,13 +366,10 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         descent: str = "path",
         calibration: Any = "holdout",
-        dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -401,13 +378,10 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.descent = descent
         self.calibration = calibration
-        self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TopDownSVC:
@@ -424,28 +398,30 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         Returns
         -------
         self
+
+        Notes
+        -----
+        Three kinds of models are trained: small ones to choose the cost (``C="auto"``), on a sample of rows and
+        classes; the model, on all rows; and one without the held-out rows (one for each fold), for the calibration.
         """
         with all_or_nothing(self):
-            resumable, engine = self.checkpoint is not None, ThreadEngine(self.n_jobs)
-            training = check_training(
-                self, X, y, sample_weight, loss=self.loss, C=initial_cost(self.C), resumable=resumable
-            )
-            training = with_cost(self, drop_weightless_rows(training), engine)
-            checkpoint = open_checkpoint(self, training)
-            self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
-            self.descent_ = self.descent
-            decisions = Decisions(self.routes_)
-            training = mark_nodes(training, self.routes_, self.class_leaves_, decisions.root)
-            common = decisions, not self._multilabel, engine, checkpoint
-            model, solutions = train_choices(training, *common, self.verbose)
-            keep_solution(self, model, solutions)
-            self.calibration_ = calibrate_choices(
-                training,
-                decisions,
-                self.calibration,
-                self._multilabel,
-                lambda seen, X, key: linear_scores(X, train_choices(seen, *common, key=key)[0], engine),
-            )
-            if checkpoint is not None:
-                checkpoint.clear()
+            engine = ThreadEngine(self.n_jobs)
+            rows, targets = check_training(self, X, y, sample_weight, loss=self.loss)
+            rows = drop_weightless_rows(rows)
+            C = choose_cost(rows, engine) if self.C == "auto" else float(self.C)
+            routes, class_leaves = build_routes(targets.hierarchy, targets.class_nodes)
+            decisions, exclusive = Decisions(routes), not targets.multilabel
+            problem = mark_nodes(rows.with_cost(C), routes, class_leaves, decisions.root)
+            trained = train_choices(problem, decisions, exclusive, engine, self.verbose)
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of the edges for other rows, by a model of `part`."""
+                return linear_scores(X, train_choices(part, decisions, exclusive, engine).model, engine)
+
+            calibration = calibrate_choices(problem, decisions, self.calibration, targets.multilabel, score)
+            self._remember_targets(targets)
+            self._remember_fit(trained.model, trained.trace, trained.gap)
+            self.C_, self.descent_, self.calibration_ = C, self.descent, calibration
+            self.routes_, self.class_leaves_ = routes, class_leaves
+            trained.warn_if_open(problem.options)
         return self

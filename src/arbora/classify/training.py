@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.linear import as_csr
 from arbora.core.checkpoint import Checkpoint, fingerprint
+from arbora.core.estimator import draw_seed, require_y
 from arbora.core.labels import is_missing
-from arbora.core.validation import check_features, check_squares, check_structure
+from arbora.core.validation import check_features, check_squares, check_structure, precision_for
 from arbora.structure import Hierarchy, LabelGraph
 
 # --- Labels as columns: encoding of the labels of a user, and decoding of predictions -----------------------
@@ -41,7 +41,8 @@ class Targets(NamedTuple):
     """Encoded labels.
 
     `hierarchy` is the user's structure, or a forest of as many roots as classes when there is none; `nodes` are
-    the names of its nodes, and `class_nodes` the node ids of the columns of `indicator`.
+    the names of its nodes, `class_nodes` the node ids of the columns of `indicator`, and `sparse` says whether y was
+    a sparse matrix.
     """
 
     classes: Matrix
@@ -50,6 +51,7 @@ class Targets(NamedTuple):
     nodes: Matrix
     indicator: sp.csr_array
     kind: str
+    sparse: bool = False
 
     @property
     def multilabel(self) -> bool:
@@ -83,7 +85,7 @@ def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
         )
     if not len(targets.classes):
         raise ValueError(_NO_LABEL)
-    return targets
+    return targets._replace(sparse=sp.issparse(y))
 
 
 def are_sets(y: Any) -> bool:
@@ -281,7 +283,6 @@ class Options(NamedTuple):
     bias: float
     dtype: Any
     seed: int
-    near: bool = False  # whether classes are trained on near negatives alone
 
 
 class Training(NamedTuple):
@@ -303,6 +304,10 @@ class Training(NamedTuple):
         positives: Any = self.positives
         return self._replace(positives=positives[:, columns], positive_weight=self.positive_weight[columns])
 
+    def with_cost(self, C: float) -> Training:
+        """Multiply the costs."""
+        return self._replace(row_cost=self.row_cost * C)
+
     def with_rows(self, rows: Matrix) -> Training:
         """Keep some of the rows."""
         return self._replace(
@@ -317,41 +322,40 @@ def check_training(
     sample_weight: Any,
     *,
     loss: str,
-    C: float,
     resumable: bool = False,
-) -> Training:
-    """Check the parameters and the input of `fit`; set the attributes of the labels.
+) -> tuple[Training, Targets]:
+    """Check the parameters and the input of `fit`.
 
     Parameters
     ----------
     estimator : estimator
-        With the parameters `structure`, `tol`, `max_iter`, `fit_intercept`, `intercept_scaling`, `dtype` and
-        `random_state`. Its `classes_`, `nodes_`, `hierarchy_` and the like are set here.
+        With the parameters `structure`, `tol`, `max_iter`, `fit_intercept` and `random_state`.
     X, y, sample_weight
         Arguments of `fit`.
     loss : str
-    C : float
-        Cost of a unit of loss.
     resumable : bool
         Whether the fit has a checkpoint. A resumed fit must visit the rows in the same order, so that
         `random_state=None` then means 0.
 
     Returns
     -------
-    Training
-        Rows of weight 0 are still there (see `drop_weightless_rows`).
+    training : Training
+        With the costs of C = 1. Rows of weight 0 are still there (see `drop_weightless_rows`).
+    targets : Targets
+        For `NodePredictor._remember_targets`.
     """
     X, targets = check_labelled_rows(estimator, X, y)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     rows = as_csr(X)
-    options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable), rows)
+    options = solver_options(estimator, loss, draw_seed(estimator.random_state, resumable=resumable), rows)
     check_squares(rows, options.dtype)
     factors = np.ones(targets.indicator.shape[1])
-    return Training(rows, targets.indicator, C * weight, factors, options, multilabel=targets.multilabel)
+    training = Training(rows, targets.indicator, weight, factors, options, multilabel=targets.multilabel)
+    return training, targets
 
 
 def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
-    """Check the parameters, the features and the labels of `fit`; set the attributes of the labels.
+    """Check the parameters, the features and the labels of `fit`.
 
     Parameters
     ----------
@@ -366,16 +370,10 @@ def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
     targets : Targets
     """
     estimator._validate_params()
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None: it learns from labels."
-        )
+    require_y(estimator, y, "it learns from labels")
     X = check_features(estimator, X, reset=True)
     check_consistent_length(X, y)
-    targets = encode_targets(y, estimator.structure)
-    estimator._remember_targets(targets)
-    estimator.sparse_labels_ = sp.issparse(y)
-    return X, targets
+    return X, encode_targets(y, estimator.structure)
 
 
 def solver_options(estimator: Any, loss: str, seed: int, rows: sp.csr_array) -> Options:
@@ -387,16 +385,24 @@ def solver_options(estimator: Any, loss: str, seed: int, rows: sp.csr_array) -> 
     tol = estimator.tol
     if tol is None:
         tol = _DENSE_TOL if rows.nnz >= rows.shape[0] * rows.shape[1] / 2 else _SPARSE_TOL
-    bias = estimator.intercept_scaling if estimator.fit_intercept else 0.0
-    near = getattr(estimator, "negatives", "all") == "near"
-    return Options(loss, tol, estimator.max_iter, bias, np.dtype(estimator.dtype), seed, near)
+    bias = 1.0 if estimator.fit_intercept else 0.0
+    return Options(loss, tol, estimator.max_iter, bias, precision_for(tol), seed)
 
 
-def seed_of(random_state: Any, resumable: bool) -> int:
-    """Draw the seed of a fit; without a `random_state`, a resumable fit has the seed 0."""
-    if random_state is None and resumable:
-        return 0
-    return int(check_random_state(random_state).randint(2**31 - 1))
+def as_csr(X: Any) -> sp.csr_array:
+    """Return X as CSR without duplicates. A mostly dense array keeps its zeros, so that all rows have one length."""
+    if hasattr(X, "indptr"):
+        rows: sp.csr_array = sp.csr_array(X)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        return rows
+    n_samples, n_features = X.shape
+    if np.count_nonzero(X) < X.size / 2:
+        return sp.csr_array(X)
+    indices = np.tile(np.arange(n_features, dtype=np.int32), n_samples)
+    indptr = np.arange(n_samples + 1, dtype=np.int64) * n_features
+    return sp.csr_array((np.ascontiguousarray(X).ravel(), indices, indptr), shape=X.shape)
 
 
 def drop_weightless_rows(training: Training) -> Training:
@@ -405,47 +411,42 @@ def drop_weightless_rows(training: Training) -> Training:
     return training if counts.all() else training.with_rows(np.flatnonzero(counts))
 
 
-def positive_sample_weight(sample_weight: Any, X: Any) -> Array:
-    """Sample weights of the rows that `drop_weightless_rows` keeps."""
-    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    return weight[weight > 0]
-
-
-def refuse_label_sets(estimator: Any) -> None:
-    """Refuse several labels per row, for an estimator that predicts exactly one class."""
-    if estimator._multilabel:
+def refuse_label_sets(name: str, targets: Targets) -> None:
+    """Refuse several labels per row, for an estimator (`name`) that predicts exactly one class."""
+    if targets.multilabel:
         raise ValueError(
-            f"{type(estimator).__name__} predicts one class per row, but y holds sets of labels or an indicator: "
-            "give one label per row, or use a multilabel classifier (OneVsRestSVC, TopDownSVC)."
+            f"{name} predicts one class per row, but y holds sets of labels or an indicator: give one label per row, "
+            "or use a multilabel classifier (OneVsRestSVC, TopDownSVC)."
         )
 
 
-def positive_weights(class_weight: Any, training: Training, class_names: Matrix, node_names: Matrix) -> Array:
+def positive_weights(class_weight: Any, training: Training, targets: Targets) -> Array:
     """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest.
 
     Parameters
     ----------
     class_weight : dict of names to weights, "balanced" or None
     training : Training
-    class_names : ndarray of shape (n_classes,)
-        Name of the node of each class.
-    node_names : ndarray
-        All names that the dict may contain.
+        Its rows of weight 0 do not count.
+    targets : Targets
+        Names of the classes, and of the nodes that the dict may contain.
     """
     if isinstance(class_weight, dict):
-        _check_class_weight(class_weight, set(node_names.tolist()))
-        return np.array([class_weight.get(name, 1.0) for name in class_names.tolist()])
+        _check_class_weight(class_weight, set(targets.nodes.tolist()))
+        names = targets.nodes[targets.class_nodes].tolist()
+        return np.array([class_weight.get(name, 1.0) for name in names])
     if class_weight is None:
         return training.positive_weight
-    counts = np.asarray(training.positives.sum(axis=0)).ravel()
-    return np.asarray(training.positives.shape[0] / (len(counts) * np.maximum(counts, 1)))
+    used = drop_weightless_rows(training).positives
+    counts = np.asarray(used.sum(axis=0)).ravel()
+    return np.asarray(used.shape[0] / (len(counts) * np.maximum(counts, 1)))
 
 
-def _check_class_weight(class_weight: dict[Any, Any], known: set[Any]) -> None:
+def _check_class_weight(class_weight: dict[Any, Any], names: set[Any]) -> None:
     """Refuse unknown names, and weights that are negative or not finite."""
     for name, weight in class_weight.items():
-        if name not in known:
-            near = get_close_matches(str(name), map(str, known), n=1)
+        if name not in names:
+            near = get_close_matches(str(name), map(str, names), n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"class_weight names {name!r}, which is neither a class nor a node{hint}.")
         if not (isinstance(weight, Real) and 0 <= float(weight) < np.inf):

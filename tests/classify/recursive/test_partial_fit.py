@@ -52,7 +52,7 @@ def proximal(loss, K, W0, X, S, C):
 @pytest.mark.parametrize("prune_below", [None, 0.0])
 def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
     estimator, _, params = MODELS[case]
-    model = estimator(structure=structure, prune_below=prune_below, fade=None, **TIGHT, **params).fit(X, Y)
+    model = estimator(structure=structure, prune_below=prune_below, coupling=0.1, **TIGHT, **params).fit(X, Y)
     before = np.column_stack([dense(model.coef_), model.intercept_]).T
     more, labels = X_NEW[:12], Y_NEW[:12]
     model.partial_fit(more, labels)
@@ -87,7 +87,7 @@ def test_parameters_count_as_they_are_when_more_is_learned(structure, prune_belo
     params = {
         **TIGHT,
         "loss": "squared_hinge",
-        "fade": None,
+        "coupling": 0.1,
         "structure": structure,
         "prune_below": prune_below,
     }
@@ -105,7 +105,11 @@ def test_parameters_count_as_they_are_when_more_is_learned(structure, prune_belo
 
 def test_what_a_search_chose_counts_when_more_is_learned():
     searched = RecursiveSVC(
-        C="cv", coupling="cv", Cs=[0.05, 0.2], couplings=[0.1, 0.6], structure=TREE, **QUICK
+        C="cv",
+        coupling="cv",
+        search={"costs": [0.05, 0.2], "couplings": [0.1, 0.6]},
+        structure=TREE,
+        **QUICK,
     )
     searched.fit(X, Y)
     chosen = searched.C_, searched.coupling_
@@ -195,7 +199,7 @@ def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch
         raise RuntimeError("the machine is on fire")
 
     with monkeypatch.context() as patch:
-        patch.setattr("arbora.classify.recursive.partial_fit.train_joint", fails)
+        patch.setattr("arbora.classify.recursive.training.train_joint", fails)
         with pytest.raises(RuntimeError, match="on fire"):
             model.partial_fit(X[:2], ["a1", "new"])
     np.testing.assert_array_equal(model.coef_, before)

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
+from arbora import running
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
 from arbora.core.checkpoint import Checkpoint, CheckpointError
 from arbora.structure import Hierarchy
@@ -31,12 +32,20 @@ CASES = {
     "logistic": (RecursiveLogisticRegression, {**FEW, "max_iter": 3}),
     "search": (
         RecursiveSVC,
-        {**FEW, "C": "cv", "coupling": "cv", "Cs": [0.1, 1.0], "couplings": np.array([0, 1]), "cv": 2},
+        {
+            **FEW,
+            "C": "cv",
+            "coupling": "cv",
+            "search": {"costs": [0.1, 1.0], "couplings": np.array([0, 1]), "cv": 2},
+        },
     ),
-    "warm": (RecursiveSVC, {**FEW, "warm_start": True}),
     "newton search": (
         RecursiveLogisticRegression,
-        {"C": "cv", "Cs": [0.1, 1.0], "cv": KFold(2, shuffle=True, random_state=0), "tol": 1e-6},
+        {
+            "C": "cv",
+            "search": {"costs": [0.1, 1.0], "cv": KFold(2, shuffle=True, random_state=0)},
+            "tol": 1e-6,
+        },
     ),
     "calibrated": (RecursiveSVC, {**FEW, "calibration": 2}),
 }
@@ -48,7 +57,6 @@ MOMENTS = [
     *(("search", k, 1) for k in (0, 1, 2, 3, 5, 6, 11, 13)),
     *(("newton search", k, 2) for k in (1, 3, 5, 7)),
     *(("calibrated", k, 1) for k in (20, 36, 50, 72, 90)),
-    *(("warm", k, 1) for k in (1, 2, 3, 8)),
 ]
 
 
@@ -72,22 +80,14 @@ def rows(case):
     return DENSE if case.startswith("newton") else X
 
 
-def fit(case, checkpoint=None, n_jobs=1):
-    model = make(case, n_jobs=n_jobs)
-    if case == "warm":
-        model.fit(X, Y).set_params(C=2.0)
-    return model.set_params(checkpoint=checkpoint).fit(rows(case), Y)
-
-
-def resume(case, checkpoint, n_jobs):
-    """Go on in a model that knows of no fit before, even of a warm start."""
-    more = {"C": 2.0} if case == "warm" else {}
-    return make(case, checkpoint=checkpoint, n_jobs=n_jobs, **more).fit(rows(case), Y)
+def fit(case, checkpoint, n_jobs=1, **params):
+    with running(checkpoint=checkpoint):
+        return make(case, n_jobs=n_jobs, **params).fit(rows(case), Y)
 
 
 @cache
 def reference(case):
-    return fit(case)
+    return make(case).fit(rows(case), Y)
 
 
 def stop_at(patch, k):
@@ -131,7 +131,7 @@ def test_an_interrupted_fit_ends_with_the_same_bits(case, k, n_jobs, tmp_path, m
     assert len(kept) <= k
     with monkeypatch.context() as patch:
         again = stop_at(patch, None)
-        resumed = resume(case, folder, 3 - n_jobs)
+        resumed = fit(case, folder, 3 - n_jobs)
     assert_same(resumed, reference(case))
     assert not folder.exists()
     if "search" in case:  # what was paid for is not done again
@@ -151,7 +151,7 @@ def test_nothing_is_visited_twice(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             fit("hinge", tmp_path / "part")
     saves.clear()
-    resume("hinge", tmp_path / "part", 1)
+    fit("hinge", tmp_path / "part", 1)
     assert [key for key in saves if key.startswith("block")] == visits[10:]
 
 
@@ -167,7 +167,7 @@ def test_held_out_fits_are_not_done_twice(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             fit("calibrated", tmp_path / "part")
     saves.clear()
-    resume("calibrated", tmp_path / "part", 1)
+    fit("calibrated", tmp_path / "part", 1)
     assert [key for key in saves if "block" in key] == visits[sum("block" in key for key in done) :]
 
 
@@ -192,13 +192,13 @@ t.fit({case!r}, {folder!r}, {n_jobs})
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("warm", 3), ("search", 7), ("calibrated", 60)])
+@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("search", 7), ("calibrated", 60)])
 def test_a_killed_fit_ends_with_the_same_bits(case, k, tmp_path):
     folder = tmp_path / "fit"
     code = DIES.format(here=os.path.dirname(__file__), case=case, folder=str(folder), k=k, n_jobs=2)
     dead = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
     assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
-    assert_same(resume(case, folder, 1), reference(case))
+    assert_same(fit(case, folder, 1), reference(case))
 
 
 def test_another_fit_is_refused_the_folder(tmp_path, monkeypatch):
@@ -212,6 +212,6 @@ def test_another_fit_is_refused_the_folder(tmp_path, monkeypatch):
         patch.setattr(Checkpoint, "save", fails)
         with pytest.raises(KeyboardInterrupt):
             fit("hinge", tmp_path / "fit")
-    for change in ({"coupling": 0.9}, {"C": 2.0}, {"prune_below": 0.1}, {"tol": 1e-5}, {"fade": None}):
+    for change in ({"coupling": 0.9}, {"C": 2.0}, {"prune_below": 0.1}, {"tol": 1e-5}):
         with pytest.raises(CheckpointError, match="other data or other parameters"):
-            make("hinge", **change, checkpoint=tmp_path / "fit").fit(X, Y)
+            fit("hinge", tmp_path / "fit", **change)

@@ -8,18 +8,26 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import KFold, LeaveOneOut
 
-from arbora import io
+from arbora import io, running
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify.recursive import search as _search
 from arbora.classify.recursive import search as _trials
 from arbora.classify.recursive import training as _joint
 from arbora.classify.recursive import training as _memory
-from arbora.classify.training import seed_of
 from arbora.core import chunks as memory
 from arbora.core.checkpoint import CheckpointError
+from arbora.core.estimator import draw_seed
 from arbora.core.folds import stratified_folds
 from arbora.metrics import macro_f1, micro_f1
 from support.recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
+
+TWO = {"costs": [0.1, 1.0]}
+
+
+def saved(model, folder):
+    """Fit with a checkpoint."""
+    with running(checkpoint=folder):
+        return model.fit(X, Y)
 
 
 def brute_force(estimator, labels, C, coupling, scoring, **params):
@@ -28,7 +36,7 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
     sets = labels if labels is SETS else [[label] for label in labels]
     indicator = TREE.indicator(sets).astype(np.int64)
     present = np.unique(indicator.indices)
-    fold = stratified_folds(indicator[:, present], 3, seed_of(params["random_state"], resumable=False))
+    fold = stratified_folds(indicator[:, present], 3, draw_seed(params["random_state"]))
     scores = []
     for f in range(3):
         seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
@@ -56,14 +64,13 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
 )
 def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch):
     monkeypatch.setattr(_search, "COARSE_TOL", 0.0)
-    monkeypatch.setattr(_search, "MOST_ROUNDS", 10**6)
+    monkeypatch.setattr(_search, "MAX_ROUNDS", 10**6)
     estimator, _, params = MODELS[case]
     params = {**params, **TIGHT, "structure": TREE, "threshold": "zero"}
     del params["C"]
     Cs, couplings = [0.3, 0.01, 0.1], [0.0, {"r": 0.2}]
-    model = estimator(C="cv", coupling="cv", Cs=Cs, couplings=couplings, cv=3, scoring=scoring, **params).fit(
-        X, labels
-    )
+    search = {"costs": Cs, "couplings": couplings, "cv": 3, "scoring": scoring}
+    model = estimator(C="cv", coupling="cv", search=search, **params).fit(X, labels)
     results, want = model.cv_results_, []
     for C, coupling, scores in zip(results["C"], results["coupling"], results["scores"], strict=True):
         want.append(brute_force(estimator, labels, C, coupling, scoring, **params))
@@ -103,7 +110,7 @@ def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkey
     scores = iter(path)
     monkeypatch.setattr(_trials, "_judge", lambda *_: _trials.Judged(next(scores), np.zeros(5)))
     splits = [(np.arange(50), np.arange(50, 100))]
-    model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05, 0.06], cv=splits, **QUICK).fit(X, Y)
+    model = RecursiveSVC(C="cv", search={"costs": np.arange(1, 7) / 100, "cv": splits}, **QUICK).fit(X, Y)
     assert len(model.cv_results_["C"]) == n_tried
     assert best == model.C_
 
@@ -112,8 +119,8 @@ def test_many_candidates_run_a_race(monkeypatch):
     """One fold decides who may run on the others; the winner has run on most folds."""
     fits, train = [], _trials._train_fold
     monkeypatch.setattr(_trials, "_train_fold", lambda *args: fits.append(args[1]) or train(*args))
-    Cs, couplings = [0.01, 0.03, 0.1, 0.3, 1.0], [0.0, 0.1, 1.0]
-    model = RecursiveSVC(C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, **QUICK).fit(X, Y)
+    search = {"costs": [0.01, 0.03, 0.1, 0.3, 1.0], "couplings": [0.0, 0.1, 1.0]}
+    model = RecursiveSVC(C="cv", coupling="cv", search=search, structure=TREE, **QUICK).fit(X, Y)
     scores, n_folds = model.cv_results_["scores"], np.isfinite(model.cv_results_["scores"]).sum(axis=1)
     assert np.isfinite(scores[:, 0]).all()
     assert (n_folds > 1).sum() <= _search.FINALISTS
@@ -139,7 +146,7 @@ def test_a_race_finds_the_peak_of_the_grid(peak, monkeypatch):
     couplings = [0.0, 0.1, 0.3, 1.0]
     coupled = [type("Coupling", (), {})() for _ in couplings]
     values = {id(one): value for one, value in zip(coupled, couplings, strict=True)}
-    plan = _search.Plan([1.0], couplings, coupled, [], "macro_f1", None, None, extends=True, unit=1.0)
+    plan = _search.Plan([], couplings, coupled, None, [], "macro_f1", None, None, extends=True, unit=1.0)
     trials = _search.Trials([None] * 3, plan, None)
     _search.run_race(trials)
     results = _search.tabulate(trials.tried, couplings, 0.1)
@@ -176,16 +183,17 @@ def test_the_end_of_given_costs_is_reported(rises, n_warnings, monkeypatch):
     splits = [(np.arange(50), np.arange(50, 100))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03], cv=splits, **QUICK).fit(X, Y)
+        RecursiveSVC(C="cv", search={"costs": [0.01, 0.02, 0.03], "cv": splits}, **QUICK).fit(X, Y)
     messages = [
         str(warning.message) for warning in caught if "chose the largest cost, 0.03" in str(warning.message)
     ]
     assert len(messages) == n_warnings
-    assert all("add larger ones to Cs" in message for message in messages)
+    assert all("add larger ones to the costs" in message for message in messages)
 
 
 def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
-    params = {"C": "cv", "coupling": "cv", "Cs": [0.03, 0.1, 0.3, 1.0], "couplings": [0.0, 0.1, 1.0]}
+    search = {"costs": [0.03, 0.1, 0.3, 1.0], "couplings": [0.0, 0.1, 1.0]}
+    params = {"C": "cv", "coupling": "cv", "search": search}
     whole = RecursiveSVC(structure=TREE, **params, **QUICK).fit(X, Y)
     judged, judge = [], _trials._judge
 
@@ -197,9 +205,9 @@ def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
 
     monkeypatch.setattr(_trials, "_judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
+        saved(RecursiveSVC(structure=TREE, **params, **QUICK), tmp_path / "fit")
     monkeypatch.setattr(_trials, "_judge", lambda *args: judged.append(judge(*args)) or judged[-1])
-    resumed = RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
+    resumed = saved(RecursiveSVC(structure=TREE, **params, **QUICK), tmp_path / "fit")
     np.testing.assert_array_equal(resumed.cv_results_["scores"], whole.cv_results_["scores"])
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
     assert len(judged) == np.isfinite(whole.cv_results_["scores"]).sum()  # nothing was judged twice
@@ -221,18 +229,18 @@ def test_default_costs_go_on_beyond_the_end_of_the_grid(end, monkeypatch):
     monkeypatch.setattr(_trials, "_judge_fold", judge)
     found = RecursiveSVC(C="cv", structure=TREE, **QUICK).fit(X, Y).C_
     assert found == pytest.approx(end, rel=0.3)
-    given = RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, **QUICK).fit(X, Y)
+    given = RecursiveSVC(C="cv", search=TWO, structure=TREE, **QUICK).fit(X, Y)
     assert given.cv_results_["C"].tolist() == [0.1, 1.0]
 
 
 def test_a_number_given_stays_where_the_other_is_searched():
     model = RecursiveSVC(
-        C=0.2, coupling="cv", couplings=[0.0, 0.5], structure=TREE, cv=KFold(2), **QUICK
+        C=0.2, coupling="cv", search={"couplings": [0.0, 0.5], "cv": KFold(2)}, structure=TREE, **QUICK
     ).fit(X, Y)
     assert model.C_ == 0.2
     fixed = RecursiveSVC(C=0.2, coupling=model.coupling_, structure=TREE, **QUICK).fit(X, Y)
     np.testing.assert_array_equal(model.coef_, fixed.coef_)
-    model.set_params(coupling=0.5).fit(X, Y)
+    model.set_params(coupling=0.5, search=None).fit(X, Y)
     assert not hasattr(model, "cv_results_")  # of a fit before
 
 
@@ -250,12 +258,12 @@ every_splitter = pytest.mark.parametrize("splitter", SPLITTERS.values(), ids=SPL
 
 @every_splitter
 def test_a_model_is_saved_with_what_its_splitter_split(splitter, tmp_path):
-    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=splitter(), structure=TREE, **QUICK).fit(X, Y)
-    same = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=PAIRS, structure=TREE, **QUICK).fit(X, Y)
+    model = RecursiveSVC(C="cv", search={**TWO, "cv": splitter()}, structure=TREE, **QUICK).fit(X, Y)
+    same = RecursiveSVC(C="cv", search={**TWO, "cv": PAIRS}, structure=TREE, **QUICK).fit(X, Y)
     np.testing.assert_array_equal(model.cv_results_["scores"], same.cv_results_["scores"])
     io.save(model, tmp_path / "model")
     loaded = io.load(tmp_path / "model")
-    for found, want in zip(loaded.cv, PAIRS, strict=True):
+    for found, want in zip(loaded.search["cv"], PAIRS, strict=True):
         np.testing.assert_array_equal(found[0], want[0])
         np.testing.assert_array_equal(found[1], want[1])
     again = loaded.fit(X, Y)
@@ -264,29 +272,29 @@ def test_a_model_is_saved_with_what_its_splitter_split(splitter, tmp_path):
 
 
 def test_splits_of_a_loaded_model_are_for_as_many_rows(tmp_path):
-    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(X, Y)
+    model = RecursiveSVC(C="cv", search={**TWO, "cv": KFold(2)}, structure=TREE, **QUICK).fit(X, Y)
     io.save(model, tmp_path / "model")
     loaded = io.load(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set cv again"):
+    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set it again"):
         loaded.fit(X[:60], Y[:60])
     model.fit(X[:60], Y[:60])  # has its splitter still
-    loaded.set_params(cv=KFold(2)).fit(X[:60], Y[:60])
+    loaded.set_params(search={**TWO, "cv": KFold(2)}).fit(X[:60], Y[:60])
     np.testing.assert_array_equal(loaded.coef_, model.coef_)
 
 
 def test_what_is_set_after_a_fit_is_what_is_saved(tmp_path):
-    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=PAIRS, structure=TREE, **QUICK).fit(X, Y)
-    io.save(model.set_params(cv=KFold(4)), tmp_path / "number")
-    assert io.load(tmp_path / "number").cv == 4
-    io.save(model.set_params(cv=PAIRS[:1]), tmp_path / "pairs")
-    assert len(io.load(tmp_path / "pairs").cv) == 1
+    model = RecursiveSVC(C="cv", search={**TWO, "cv": PAIRS}, structure=TREE, **QUICK).fit(X, Y)
+    io.save(model.set_params(search={"cv": KFold(4)}), tmp_path / "number")
+    assert io.load(tmp_path / "number").search == {"cv": 4}
+    io.save(model.set_params(search={"cv": PAIRS[:1]}), tmp_path / "pairs")
+    assert len(io.load(tmp_path / "pairs").search["cv"]) == 1
 
 
 def test_no_cv_is_the_default_number_of_folds():
     """In the order of the labels, folds without shuffling would each leave out a class."""
     order = np.argsort(Y.astype(str), kind="stable")
     none, default = (
-        RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, **cv, **QUICK).fit(X[order], Y[order])
+        RecursiveSVC(C="cv", search={**TWO, **cv}, structure=TREE, **QUICK).fit(X[order], Y[order])
         for cv in ({"cv": None}, {})
     )
     np.testing.assert_array_equal(none.cv_results_["scores"], default.cv_results_["scores"])
@@ -296,25 +304,30 @@ def test_no_cv_is_the_default_number_of_folds():
 def test_scores_go_by_the_names_of_scikit_learn_too():
     for ours, theirs in (("macro_f1", "f1_macro"), ("micro_f1", "f1_micro")):
         left, right = (
-            RecursiveSVC(C="cv", Cs=[0.1, 1.0], scoring=name, structure=TREE, **QUICK).fit(X, Y)
+            RecursiveSVC(C="cv", search={**TWO, "scoring": name}, structure=TREE, **QUICK).fit(X, Y)
             for name in (ours, theirs)
         )
         np.testing.assert_array_equal(left.cv_results_["scores"], right.cv_results_["scores"])
 
 
 def test_a_splitter_that_was_not_asked_is_saved_as_its_number_of_folds(tmp_path):
-    model = RecursiveSVC(cv=KFold(4), structure=TREE, **QUICK).fit(X, Y)
+    model = RecursiveSVC(search={"cv": KFold(4)}, structure=TREE, **QUICK)
+    with pytest.warns(UserWarning, match=r"no effect of search=.*neither C nor coupling is 'cv'"):
+        model.fit(X, Y)
     io.save(model, tmp_path / "model")
-    assert io.load(tmp_path / "model").cv == 4
-    with pytest.raises(TypeError, match=r"model\.cv"):
-        io.save(model.set_params(cv=LeaveOneOut()), tmp_path / "other")
+    assert io.load(tmp_path / "model").search == {"cv": 4}
+    with pytest.raises(TypeError, match=r"model\.search"):
+        io.save(model.set_params(search={"cv": LeaveOneOut()}), tmp_path / "other")
 
 
 @every_splitter
 def test_a_checkpoint_belongs_to_what_was_split(splitter, tmp_path, monkeypatch):
     """Whoever says the same splits in other words goes on; other splits are refused."""
-    params = {"C": "cv", "Cs": [0.1, 1.0], "structure": TREE, "checkpoint": tmp_path / "fit", **QUICK}
-    whole = RecursiveSVC(**{**params, "checkpoint": None}, cv=PAIRS).fit(X, Y)
+
+    def model(cv):
+        return RecursiveSVC(C="cv", search={**TWO, "cv": cv}, structure=TREE, **QUICK)
+
+    whole = model(PAIRS).fit(X, Y)
     judged, judge = [], _trials._judge
 
     def counted(*args):
@@ -325,18 +338,19 @@ def test_a_checkpoint_belongs_to_what_was_split(splitter, tmp_path, monkeypatch)
 
     monkeypatch.setattr(_trials, "_judge", counted)
     with pytest.raises(KeyboardInterrupt):
-        RecursiveSVC(**params, cv=PAIRS).fit(X, Y)
+        saved(model(PAIRS), tmp_path / "fit")
     for other in (3, KFold(3), KFold(2, shuffle=True, random_state=0)):
         with pytest.raises(CheckpointError, match="other data or other parameters"):
-            RecursiveSVC(**params, cv=other).fit(X, Y)
+            saved(model(other), tmp_path / "fit")
     del judged[:]
-    resumed = RecursiveSVC(**params, cv=splitter()).fit(X, Y)
+    resumed = saved(model(splitter()), tmp_path / "fit")
     assert len(judged) == 2  # the second candidate alone
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
 
 
 def test_a_splitter_is_no_part_of_a_checkpoint_without_a_search(tmp_path):
-    RecursiveSVC(cv=KFold(4), structure=TREE, checkpoint=tmp_path / "fit", **QUICK).fit(X, Y)
+    with pytest.warns(UserWarning, match="no effect of search"):
+        saved(RecursiveSVC(search={"cv": KFold(4)}, structure=TREE, **QUICK), tmp_path / "fit")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +366,7 @@ def test_a_splitter_is_no_part_of_a_checkpoint_without_a_search(tmp_path):
 )
 def test_bad_splits_are_refused(cv, message):
     with pytest.raises(ValueError, match=message):
-        RecursiveSVC(C="cv", cv=cv, structure=TREE, **QUICK).fit(X, Y)
+        RecursiveSVC(C="cv", search={"cv": cv}, structure=TREE, **QUICK).fit(X, Y)
 
 
 # --- weights -------------------------------------------------------------------------------------------------------
@@ -370,8 +384,8 @@ def test_rows_of_weight_zero_change_nothing(case, sets):
         (SETS, [[label] for label in NOISE_LABELS]) if sets else (Y.tolist(), NOISE_LABELS.tolist())
     )
     model = estimator(
-        C="cv", coupling="cv", Cs=[0.03, 0.3], couplings=[0.0, 0.5], structure=TREE, threshold="scut", random_state=0,
-        tol=1e-3, **params,
+        C="cv", coupling="cv", search={"costs": [0.03, 0.3], "couplings": [0.0, 0.5]}, structure=TREE,
+        threshold="scut", random_state=0, tol=1e-3, **params,
     )  # fmt: skip
     weight = np.concatenate([np.zeros(75), np.linspace(0.5, 2, len(Y)), np.zeros(75)])
     among = model.fit(
@@ -388,7 +402,7 @@ def test_rows_of_weight_zero_change_nothing(case, sets):
 def test_splits_of_the_user_lose_their_rows_of_weight_zero():
     weight = np.ones(100)
     weight[::2] = 0
-    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(
+    model = RecursiveSVC(C="cv", search={**TWO, "cv": KFold(2)}, structure=TREE, **QUICK).fit(
         X, Y, sample_weight=weight
     )
     odd = np.arange(1, 100, 2)
@@ -408,7 +422,7 @@ def no_training(monkeypatch):
         raise AssertionError("something was trained")
 
     monkeypatch.setattr(_trials, "train_joint", fails)
-    monkeypatch.setattr("arbora.classify.recursive.estimators.train_joint", fails)
+    monkeypatch.setattr(_joint, "train_joint", fails)
 
 
 @pytest.mark.parametrize(
@@ -417,7 +431,7 @@ def no_training(monkeypatch):
 def test_a_bad_coupling_is_refused_before_the_first_fit(bad, message, monkeypatch):
     no_training(monkeypatch)
     with pytest.raises(ValueError, match=message):
-        RecursiveSVC(coupling="cv", couplings=[0.0, 0.5, bad], structure=TREE, **QUICK).fit(X, Y)
+        RecursiveSVC(coupling="cv", search={"couplings": [0.0, 0.5, bad]}, structure=TREE, **QUICK).fit(X, Y)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -430,7 +444,9 @@ def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, m
         else sp.random_array((2000, 400), density=0.1, rng=rng, format="csr")
     )
     y = np.arange(2000) % 40
-    model = RecursiveLogisticRegression(C="cv", Cs=[1.0, 3.0], cv=4, tol=0.5, max_iter=2, **QUICK)
+    model = RecursiveLogisticRegression(
+        C="cv", search={"costs": [1.0, 3.0], "cv": 4}, tol=0.5, max_iter=2, **QUICK
+    )
     told, check = [], _memory.search_memory
     monkeypatch.setattr(_memory, "search_memory", lambda *args: told.append(check(*args)) or told[-1])
     with warnings.catch_warnings():
@@ -453,8 +469,10 @@ def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, m
 def test_candidates_whose_gap_stays_open_are_warned_of_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tried = {"Cs": [1e-6, 50.0], "couplings": [0.0, 0.5], "cv": 2, "max_iter": 2}
-        model = RecursiveSVC(C="cv", coupling="cv", structure=TREE, **tried, **QUICK).fit(X, Y)
+        search = {"costs": [1e-6, 50.0], "couplings": [0.0, 0.5], "cv": 2}
+        model = RecursiveSVC(C="cv", coupling="cv", structure=TREE, search=search, max_iter=2, **QUICK).fit(
+            X, Y
+        )
     messages = [str(warning.message) for warning in caught if "candidates" in str(warning.message)]
     assert len(messages) == 1
     results = model.cv_results_
@@ -470,5 +488,5 @@ def test_rows_are_prepared_once_a_fold(monkeypatch):
     calls, prepare = [], _trials.prepare_rows
     monkeypatch.setattr(_trials, "prepare_rows", lambda *args: calls.append(1) or prepare(*args))
     monkeypatch.setattr(_joint, "prepare_rows", lambda *args: calls.append(2) or prepare(*args))
-    RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, cv=3, **QUICK).fit(X, Y)
+    RecursiveSVC(C="cv", search={**TWO, "cv": 3}, structure=TREE, **QUICK).fit(X, Y)
     assert calls == [1, 1, 1, 2]  # the last one is for the fit with what was chosen

@@ -15,7 +15,7 @@ from arbora.structure import Hierarchy
 def test_macro_scores_are_means_over_the_classes_of_the_fold():
     truth = sp.csr_array(np.eye(10)[[0, 0, 1]])
     scores = np.eye(10)[[0, 1, 5]]  # class 5 is not in the fold
-    plan = Plan([1.0], [0.1], [], [], "macro_f1", None, None)
+    plan = Plan([1.0], [0.1], [], None, [], "macro_f1", None, None)
     judged = trials._judge(scores, truth, plan)
     assert judged.score == pytest.approx(macro_f1([0, 0, 1], [0, 1, 5], labels=[0, 1]))
     assert judged.values.shape == (2,)

@@ -296,7 +296,6 @@ def model(**more):
         "structure": TREE,
         "tol": 1e-10,
         "max_iter": 5000,
-        "dtype": "float64",
         "calibration": None,
     }
     return RecursiveLogisticRegression(**{**settings, **more})
@@ -333,20 +332,13 @@ def test_weight_two_equals_a_repeated_row_and_weight_zero_no_row(data):
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-5)
 
 
-def test_path_of_costs_and_warm_start(data, tmp_path):
+def test_path_of_costs(data):
     X, y = data
-    searched = model(C="cv", Cs=[0.1, 1.0], coupling="cv", couplings=[0.0, 1.0], cv=2, tol=1e-3).fit(X, y)
+    search = {"costs": [0.1, 1.0], "couplings": [0.0, 1.0], "cv": 2}
+    searched = model(C="cv", coupling="cv", search=search, tol=1e-3).fit(X, y)
     np.testing.assert_allclose(
         searched.coef_, model(C=searched.C_, coupling=searched.coupling_, tol=1e-3).fit(X, y).coef_
     )
-    warm = model(warm_start=True, checkpoint=tmp_path / "fit").fit(X, y)
-    cold = warm.n_iter_
-    assert warm.fit(X, y).n_iter_ == 1 < cold
-    # A start that does not suit, from other features or for the other solver, is left aside.
-    fresh = model().fit(X[:, :4], y)
-    np.testing.assert_array_equal(warm.fit(X[:, :4], y).coef_, fresh.coef_)
-    warm.set_params(tol=1e-3).fit(sp.csr_array(np.where(np.abs(X) > 1, X, 0)), y)
-    assert warm.fit(X, y).duality_gap_ <= 1e-3
 
 
 def test_reaching_max_iter_warns(data):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import spilu, splu
 
 from arbora.arrays import Array, Ints, Matrix
+from arbora.classify.linear import LinearModel, PartsModel
 from arbora.core.chunks import require_memory
 from arbora.kernels.tree import count_factor, depths, elimination_tree, inverse_columns, postorder
 from arbora.structure import Hierarchy, LabelGraph
@@ -170,9 +171,13 @@ def _check_memory(matrix: sp.csc_array, parent: Ints, columns: Ints) -> None:
 # --- Coupling of classes by a label structure: the regulariser of their weights as a sparse matrix of shares ---
 
 
+DEFAULT_COUPLING = 0.1  # on texts better than 0 and 1 at nearly all costs (benchmarks/RESULTS.md)
+# Nodes with more classes below them share less: thousands of classes have little in common, and a strong common root
+# makes training slow.
+FADE = 16.0
 RIDGE = 0.01  # of a graph at full coupling
-_LARGEST = 1e4  # coupling of a node
-_SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
+_MAX_COUPLING = 1e4  # coupling of a node
+_MIN_COUPLING = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
 
 
 class Coupling(NamedTuple):
@@ -189,6 +194,36 @@ def _numbers(values: Any, coupling: Any) -> Array:
         raise ValueError(
             f"coupling={coupling!r}: give a number, a number for each level, or a dict of node names to numbers."
         ) from None
+
+
+def read_coupling(coupling: Any) -> tuple[Any, float | None]:
+    """Return the coupling and the fade that a value of the parameter `coupling` means.
+
+    "auto" fades at nodes with many classes, as the candidates of a search do; other values are used as they are.
+
+    Examples
+    --------
+    >>> read_coupling("auto"), read_coupling(1.0)
+    ((0.1, 16.0), (1.0, None))
+    """
+    return (DEFAULT_COUPLING, FADE) if isinstance(coupling, str) else (coupling, None)
+
+
+def fading(structure: Hierarchy | LabelGraph | None, coupling: float, fade: float = FADE) -> Any:
+    """Couplings of the nodes of a hierarchy, by name, that fade with the leaves below them.
+
+    The candidates of a search fade in the same way, with the classes. For other structures: the coupling itself.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_edges([("root", leaf) for leaf in "abcd"])
+    >>> fading(tree, 0.3, fade=2.0)["root"], fading(tree, 0.3)["root"]
+    (0.15, 0.3)
+    """
+    if not isinstance(structure, Hierarchy):
+        return coupling
+    strength = _strengths(structure, np.flatnonzero(structure.is_leaf), coupling, fade)
+    return dict(zip(structure.names.tolist(), strength.tolist(), strict=True))
 
 
 def node_couplings(
@@ -212,10 +247,10 @@ def node_couplings(
         values[:] = levels[np.minimum(hierarchy.depth, levels.size - 1)]
     if not ((values >= 0) & np.isfinite(values)).all():
         raise ValueError(f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 is flat).")
-    if values.max(initial=0.0) > _LARGEST:
+    if values.max(initial=0.0) > _MAX_COUPLING:
         raise ValueError(
-            f"coupling={coupling!r}: couplings are at most {_LARGEST:.0f}; beyond, classes are nearly equal, and "
-            "training does not converge."
+            f"coupling={coupling!r}: couplings are at most {_MAX_COUPLING:.0f}; beyond, classes are nearly "
+            "equal, and training does not converge."
         )
     if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
         values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
@@ -293,7 +328,7 @@ def hierarchy_precision(hierarchy: Hierarchy, class_nodes: Ints, strength: Array
     is_leaf[at] = True
     parent, child = append_leaves(hierarchy.edges, n, class_nodes[spawned]).T
     s = np.ones(total)
-    s[:n] = np.maximum(strength, _SMALLEST)
+    s[:n] = np.maximum(strength, _MIN_COUPLING)
     n_parents = np.bincount(child, minlength=total)
     leaf_weight = n_parents[child] ** (np.minimum(s[parent], 1.0) - 1.0)
     weight = np.where(is_leaf[child], leaf_weight, 1.0 / s[child])
@@ -463,3 +498,71 @@ def expected_weights(
     if not strength.any():
         given[given < 1] = 0.0  # inner nodes are exactly 0, not up to a large precision
     return np.asarray(mixtures @ given)
+
+
+# --- Weights of any nodes of a structure as mixtures of those of the classes --------------------------------
+
+
+def node_weights(
+    model: LinearModel | PartsModel,
+    structure: Hierarchy | LabelGraph,
+    class_nodes: Ints,
+    wanted: Ints,
+    *,
+    coupling: Any,
+    fade: float | None,
+    dtype: Any,
+) -> LinearModel:
+    """Weights of the nodes `wanted`: the minimiser of the regulariser, given the weights of the classes.
+
+    Parameters
+    ----------
+    model : LinearModel or PartsModel
+        Weights of the classes.
+    structure : Hierarchy or LabelGraph
+    class_nodes : ndarray of int
+        Node of each class.
+    wanted : ndarray of int
+    coupling, fade
+        See `couple`.
+    dtype : dtype
+    """
+    n_features = model[0].shape[1]
+    require_memory(
+        2 * len(wanted) * (n_features + 1) * np.dtype(dtype).itemsize,
+        f"The weights of {len(wanted)} nodes and {n_features} features",
+        "Ask for fewer nodes at a time.",
+    )
+    return mixed(model, mixing_of(structure, class_nodes, wanted, coupling, fade), dtype)
+
+
+def mixing_of(
+    structure: Any,
+    class_nodes: Ints,
+    wanted: Ints,
+    coupling: Any,
+    fade: float | None,
+) -> sp.csr_array:
+    """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes)."""
+    column = {node: position for position, node in enumerate(class_nodes.tolist())}
+    known = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
+    is_class = known >= 0
+    other, which = np.unique(wanted[~is_class], return_inverse=True)
+    rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
+    stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
+    known[~is_class] = len(class_nodes) + which
+    return sp.csr_array(stacked[known])
+
+
+def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> LinearModel:
+    """Dense weights of mixtures of the classes of a model."""
+    intercept = mixing @ model.intercept
+    if isinstance(model, LinearModel):
+        # Mixtures of few classes need few rows; a sparse product would copy all of them.
+        used = np.unique(mixing.indices)
+        few = 2 * len(used) < mixing.shape[1]
+        coef = model.coef[used] if few else model.coef
+        shares = (mixing[:, used] if few else mixing).toarray().astype(dtype)
+        return LinearModel(np.asarray(shares @ coef, dtype), intercept)
+    parts_shares = sp.csr_array(model.sharing @ mixing.T)
+    return LinearModel((model.parts.T @ parts_shares).toarray().T.astype(dtype), intercept)

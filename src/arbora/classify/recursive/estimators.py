@@ -1,12 +1,9 @@
-"""`RecursiveSVC` and `RecursiveLogisticRegression`: their parameters, attributes and defaults.
-
-`RecursiveClassifier` (`classifier.py`) has the model, the objective and the steps of `fit`.
-"""
+"""`RecursiveSVC` and `RecursiveLogisticRegression`: classifiers trained together over a tree, a DAG or a graph."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,10 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from arbora.arrays import Matrix
-from arbora.classify.cost_choice import initial_cost, with_cost
-from arbora.classify.decisions import keep_decisions, learn_decisions, settle_close_calls
+from arbora.classify.cost_choice import choose_cost
+from arbora.classify.decisions import learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
-    CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
@@ -27,38 +23,50 @@ from arbora.classify.estimator import (
     NodePredictor,
     one_column,
 )
-from arbora.classify.linear import LinearModel, PartsModel, as_csr, full_weights, node_weights
-from arbora.classify.probabilities import Calibration, NestedLogit
-from arbora.classify.recursive.coupling import Coupling, couple
-from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
-from arbora.classify.recursive.search import SCORES, make_plan, select
+from arbora.classify.linear import LinearModel, PartsModel, full_weights, warn_open_gap
+from arbora.classify.probabilities import Calibration
+from arbora.classify.recursive.coupling import Coupling, couple, node_weights, read_coupling
+from arbora.classify.recursive.partial_fit import (
+    encode_more,
+    extend_threshold,
+    refuse_new_meaning,
+    refuse_unannounced,
+    update,
+    with_classes,
+)
+from arbora.classify.recursive.search import (
+    SEARCH_CONSTRAINTS,
+    Choice,
+    Plan,
+    Search,
+    choose,
+    make_plan,
+    refuse_splits_of_other_rows,
+)
 from arbora.classify.recursive.training import (
-    Fitted,
-    Last,
-    Start,
-    build_model,
     check_fit_memory,
-    initial_multipliers,
-    keep_coupled,
+    fit_joint,
     score_rows,
     start_of_rows,
     train_joint,
 )
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.classify.training import (
+    Targets,
     Training,
+    as_csr,
     check_training,
     drop_weightless_rows,
     encode_targets,
-    open_checkpoint,
     positive_weights,
+    solver_options,
 )
-from arbora.core.checkpoint import Checkpoint
-from arbora.core.engine import Engine, require_shared_memory
-from arbora.core.estimator import all_or_nothing
+from arbora.core.checkpoint import open_checkpoint
+from arbora.core.estimator import all_or_nothing, draw_seed, read_options, warn_ineffective
 from arbora.core.monitor import Progress
+from arbora.core.running import running_checkpoint
 from arbora.core.validation import check_features, check_squares
-from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
+from arbora.engine import ThreadEngine, engine_for
 from arbora.structure import Hierarchy, LabelGraph
 
 # --- Recursive regularisation: classifiers trained together over a tree, a DAG or a graph of labels ---------
@@ -68,7 +76,7 @@ from arbora.structure import Hierarchy, LabelGraph
 #
 #     min_W  regulariser(W) + C sum_l sum_i loss(y_il w_l.x_i),
 #
-# where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (`_linear/coupling.py` has all of
+# where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (`coupling.py` has all of
 # its forms, and the *coupling* that interpolates between flat training and the published model), the losses are
 # those of one-vs-rest, and only classes with documents have a loss. On a structure without edges this is exactly
 # the flat model.
@@ -81,18 +89,10 @@ from arbora.structure import Hierarchy, LabelGraph
 #
 # The bias is the weight of a constant feature: it is regularised, and shared, like any other weight.
 #
-# `RecursiveSVC.fit` takes these steps:
-#
-# 1. `check_training` (`_common/training.py`): parameters, X (`core/validation.py`), labels (`_common/labels.py`)
-#    and weights become a `Training`;
-# 2. `make_plan` (`plan.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
-#    (`core/folds.py`);
-# 3. `check_fit_memory` (`memory.py`) refuses what does not fit in memory;
-# 4. `select` (`search.py`) runs the cross-validation, if there is one, and sets `C_` and `coupling_`;
-# 5. `train_joint` (`coupled_training.py`) prepares the rows and runs a solver: `CoupledSolver`
-#    (`infer/linear/coupled.py`) visits blocks of classes with the kernels of `kernels/linear/coupled.py`;
-# 6. `build_model` and `keep_coupled` (`coupled_training.py`) set `coef_`, `trace_` and `duality_gap_`;
-# 7. `learn_decisions` (`_common/held_out.py`) sets `calibration_` and `threshold_`.
+# `RecursiveClassifier.fit` has the steps of a fit.
+
+# What an engine without shared memory has instead of a checkpoint.
+_ADVICE = "use threads; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
 
 
 class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
@@ -103,24 +103,30 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto", "cv"})],
         "tol": [Interval(Real, 0, None, closed="neither"), None],
         "calibration": LEVELS_CONSTRAINT,
-        "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
-        "fade": [Interval(Real, 0, None, closed="neither"), None],
+        "coupling": [
+            Interval(Real, 0, None, closed="left"),
+            StrOptions({"auto", "cv"}),
+            "array-like",
+            dict,
+        ],
         "class_weight": CLASS_WEIGHT_CONSTRAINT,
-        "Cs": ["array-like"],
-        "couplings": ["array-like"],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(set(SCORES))],
+        "search": [dict, None],
         "threshold": THRESHOLD_CONSTRAINT,
-        "close_calls": [StrOptions({"path", "class"})],
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
-        "warm_start": ["boolean"],
-        "engine": ENGINE_PARAMETER,
-        "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
+    C: Any
+    coupling: Any
+    search: dict[str, Any] | None
+    class_weight: Any
+    threshold: Any
+    prune_below: float | None
+    random_state: Any
+    verbose: int
     C_: float
     coupling_: Any
-    close_calls: str = "class"  # of models that were pickled before they had this parameter
+    fade_: float | None
+    structure_: Hierarchy | LabelGraph | None
 
     @property
     def _loss(self) -> str:
@@ -141,98 +147,100 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         Returns
         -------
         self
+
+        Notes
+        -----
+        Three kinds of models are trained: to choose the cost, small flat ones (``C="auto"``) or one for each fold
+        and candidate that is tried (``C="cv"`` or ``coupling="cv"``); the model, on all rows; and one without the
+        held-out rows (one for each fold), for calibration and threshold, whose weights are not kept.
         """
         with all_or_nothing(self):
-            C = initial_cost(self.C)
-            resumable = self.checkpoint is not None
-            everything = check_training(self, X, y, sample_weight, loss=self._loss, C=C, resumable=resumable)
-            self._refuse_remote()
-            training = drop_weightless_rows(everything)
-            names = self.nodes_[self.class_nodes_]
-            weights = positive_weights(self.class_weight, training, names, self.nodes_)
-            training = training._replace(positive_weight=weights)
-            everything = everything._replace(positive_weight=weights)
-            if self.C == "auto":
-                training = with_cost(self, training, ThreadEngine(self.n_jobs))
-                everything = everything._replace(row_cost=everything.row_cost * self.C_)
-            self.structure_ = self.structure
-            plan = make_plan(self, everything, self._couple)
-            checkpoint = open_checkpoint(self, everything, cv=plan.splits or None)
-            threshold = make_threshold(self.threshold) if self._multilabel else None
-            remote = not self._training_engine().shares_memory
-            check_fit_memory(self, training, plan.coupled, plan.splits, threshold, remote)
-            with ThreadEngine(self.n_jobs) as engine:
-                coupling = select(self, everything, plan, engine, checkpoint)
-            if self.C == "cv":
-                training = training._replace(row_cost=training.row_cost * self.C_)
-            multipliers = self._train_and_keep(training, coupling, checkpoint)
-            counts = np.diff(sp.csc_array(training.positives).indptr)
-            learns = threshold is not None and threshold.learns
-            nested = self.calibration == "levels" and not self._multilabel
-            tree = NestedLogit(self.hierarchy_, self.class_nodes_, counts) if nested else None
-            learned = learn_decisions(
-                training,
-                lambda seen, X, key: score_rows(
-                    self._train(
-                        seen,
-                        coupling,
-                        dense=False,
-                        rough=not learns,
-                        start=start_of_rows(multipliers, seen),
-                        checkpoint=checkpoint,
-                        key=key,
-                    ),
-                    X,
-                    self.prune_below,
-                ),
-                calibration=self.calibration,
-                threshold=self.threshold,
-                multilabel=self._multilabel,
-                tree=tree,
+            resumable = running_checkpoint() is not None
+            needs = ["shares_memory"] if resumable else []
+            engine, threads = (
+                engine_for(self.n_jobs, "a checkpoint", needs, _ADVICE),
+                ThreadEngine(self.n_jobs),
             )
-            keep_decisions(self, learned, counts)
+            all_rows, targets = check_training(
+                self, X, y, sample_weight, loss=self._loss, resumable=resumable
+            )
+            weights = positive_weights(self.class_weight, all_rows, targets)
+            all_rows = all_rows._replace(positive_weight=weights)
+            rows = drop_weightless_rows(all_rows)
+            plan = self._plan(all_rows, targets)
+            cut = make_threshold(self.threshold) if targets.multilabel else None
+            check_fit_memory(
+                rows,
+                plan.coupled,
+                plan.splits,
+                calibration=self.calibration,
+                threshold=cut,
+                dense=self.prune_below is None,
+                n_jobs=threads.n_workers,
+                remote=not engine.shares_memory,
+            )
+            data, searched = (rows.X, rows.positives, rows.row_cost), plan.splits and plan.identity()
+            checkpoint = open_checkpoint(self, *data, seed=rows.options.seed, search=searched)
+            if self.C == "auto":
+                plan = plan._replace(Cs=[choose_cost(rows, threads)])
+            with threads:
+                choice = choose(all_rows, plan, threads, checkpoint, self.verbose)
+            rows = rows.with_cost(choice.C)
+            with Progress(None, "rounds", self.verbose) as progress:
+                fit = fit_joint(
+                    rows, choice.coupling, engine, self.prune_below, checkpoint=checkpoint, progress=progress
+                )
+            coarse = cut is None or not cut.learns  # the scale of scores needs no certified gap
+
+            def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
+                """Scores of other rows by a model of `part`, which starts from that of all rows."""
+                start = start_of_rows(fit.multipliers, part)
+                with engine:
+                    joint = train_joint(
+                        part, choice.coupling, engine,
+                        dense=False, certify=not coarse, start=start, checkpoint=checkpoint, key=key,
+                    )  # fmt: skip
+                return score_rows(joint, X, self.prune_below)
+
+            decisions = learn_decisions(
+                rows, score, calibration=self.calibration, threshold=self.threshold, targets=targets
+            )
+            self._remember_targets(targets)
+            self._remember_fit(fit.model, fit.trace, fit.gap)
+            self._remember_decisions(decisions)
+            self._remember_search(choice, plan, len(all_rows.row_cost))
+            self.structure_, self.C_, self.coupling_ = self.structure, choice.C, choice.value
+            self.fade_ = plan.fade
+            if not fit.converged:
+                warn_open_gap(fit.gap, rows.options, lower="C or coupling")
             if checkpoint is not None:
                 checkpoint.clear()
         return self
 
-    def _train_and_keep(
-        self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None
-    ) -> Start | None:
-        """Train on all rows; return the multipliers, from which held-out training starts."""
-        start = None
-        if self.warm_start:
-            last = getattr(self, "_last", None)
-            start = initial_multipliers(last and Last(*last), training, coupling, checkpoint)
-        with Progress(None, "rounds", self.verbose) as progress:
-            fitted = self._train(
-                training,
-                coupling,
-                dense=self.prune_below is None,
-                start=start,
-                checkpoint=checkpoint,
-                progress=progress,
-            )
-        keep_coupled(self, fitted, build_model(fitted, self.prune_below), training.options.tol)
-        multipliers = fitted.solution.multipliers
-        self._last = Last(training.positives, coupling.order, multipliers) if self.warm_start else None
-        return multipliers
+    def _plan(self, rows: Training, targets: Targets) -> Plan:
+        """Candidates, folds and score of the search; `rows` are all rows, with the costs of C = 1."""
+        search = read_options("search", self.search, Search, SEARCH_CONSTRAINTS)
+        searching = "cv" in (self.C, self.coupling if isinstance(self.coupling, str) else None)
+        if not searching:
+            warn_ineffective(self, {"search": "neither C nor coupling is 'cv'"})
+        elif hasattr(self, "cv_splits_") and not hasattr(self, "_split_by"):  # a loaded model
+            n_before, n_rows = self.cv_n_samples_, rows.X.shape[0]
+            refuse_splits_of_other_rows(search.cv, self.cv_splits_, n_before, n_rows)
 
-    def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
-        with self._training_engine() as engine:
-            return train_joint(training, coupling, engine, **more)
+        def couple_by(value: Any, fade: float | None) -> Coupling:
+            return couple(self.structure or targets.hierarchy, targets.class_nodes, value, fade)
 
-    def _training_engine(self) -> Engine:
-        return choose_engine(self.engine, self.n_jobs)
+        threshold = self.threshold if targets.multilabel else None
+        return make_plan(
+            self.C, self.coupling, search, rows, couple_by, threshold=threshold, prune_below=self.prune_below
+        )
 
-    def _couple(self, value: Any) -> Coupling:
-        return couple(self.structure_ or self.hierarchy_, self.class_nodes_, value, self.fade)
-
-    def _refuse_remote(self) -> None:
-        """Refuse parameters that an engine with remote shards does not support."""
-        advice = "use engine=None; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
-        for name, value in (("warm_start", self.warm_start), ("checkpoint", self.checkpoint)):
-            if value:
-                require_shared_memory(self._training_engine(), f"{name}={value!r}", advice)
+    def _remember_search(self, choice: Choice, plan: Plan, n_rows: int) -> None:
+        self._forget("cv_results_", "cv_splits_", "cv_n_samples_", "_split_by")
+        if choice.results is not None:
+            self.cv_results_, self._split_by = choice.results, read_options("search", self.search, Search).cv
+            if not isinstance(self._split_by, Integral | None):
+                self.cv_splits_, self.cv_n_samples_ = plan.splits, n_rows
 
     def partial_fit(
         self,
@@ -286,15 +294,46 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             X = check_features(self, X, reset=False)
             check_consistent_length(X, y)
             rows = as_csr(X)
-            check_squares(rows, self.dtype)
+            options = solver_options(self, self._loss, draw_seed(self.random_state), rows)
+            check_squares(rows, options.dtype)
             structure = self.structure_ if structure is None else structure
             targets = encode_more(y, structure, self.classes_, self.label_kind_)
             if classes is not None:
                 refuse_unannounced(targets, classes)
+            targets, columns = with_classes(targets, self.classes_.tolist())
+            if structure is not None:
+                old_names = self.nodes_[self.class_nodes_]
+                refuse_new_meaning(old_names, targets.nodes[targets.class_nodes[columns]], self.classes_)
+            n_classes, is_new = len(targets.classes), len(targets.classes) > len(self.classes_)
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            self.C_ = self.C_ if isinstance(self.C, str) else self.C
-            self.coupling_ = self.coupling_ if isinstance(self.coupling, str) else self.coupling
-            learn_more(self, rows, targets, structure, self.C_ * weight)
+            training = Training(
+                rows, targets.indicator, weight, np.ones(n_classes), options, multilabel=targets.multilabel
+            )
+            factors = positive_weights(self.class_weight, training, targets)
+            C = self.C_ if isinstance(self.C, str) else float(self.C)
+            coupling, fade = read_coupling(self.coupling)
+            if isinstance(self.coupling, str):
+                coupling, fade = self.coupling_, self.fade_
+            fit = update(
+                self._linear_model(),
+                training.with_cost(C)._replace(positive_weight=factors),
+                targets,
+                columns,
+                structure or targets.hierarchy,
+                ThreadEngine(self.n_jobs),
+                coupling=coupling,
+                fade=fade,
+                prune_below=self.prune_below,
+            )
+            if is_new or structure is not self.structure_:
+                self._forget("level_calibration_", "class_counts_")
+            if is_new and hasattr(self.threshold_, "n_classes_"):
+                self.threshold_ = extend_threshold(self.threshold_, n_classes, columns)
+            self._remember_targets(targets._replace(sparse=self.sparse_labels_))
+            self._remember_fit(fit.model, fit.trace, fit.gap)
+            self.structure_, self.C_, self.coupling_, self.fade_ = structure, C, coupling, fade
+            if not fit.converged:
+                warn_open_gap(fit.gap, options, lower="C or coupling")
         return self
 
     def node_weights(self, nodes: Any) -> tuple[Matrix, Matrix]:
@@ -324,8 +363,8 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             self.class_nodes_,
             ids,
             coupling=self.coupling_,
-            fade=self.fade,
-            dtype=np.dtype(self.dtype),
+            fade=self.fade_,
+            dtype=self._linear_model()[0].dtype,
         )
         return coef, intercept
 
@@ -333,8 +372,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         """Columns of the predicted classes: with one label and a tree, close calls are decided by the tree."""
         learned = tuple(self.calibration_) != tuple(Calibration(1.0))  # or the probabilities have no meaning
         if (
-            self.close_calls == "class"
-            or not learned
+            not learned
             or self._multilabel
             or len(self.classes_) == 2  # `decision_function` has one column, whose sign decides
             or not isinstance(self.structure_, Hierarchy)
@@ -358,22 +396,16 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
     def __arbora_params__(self) -> dict[str, Any]:
         """Parameters that `arbora.io.save` stores: a splitter as its splits, or else as its number of folds."""
         params: dict[str, Any] = self.get_params(deep=False)
-        if hasattr(self, "cv_splits_") and getattr(self, "_split_by", None) is self.cv:
-            params["cv"] = self.cv_splits_
-        elif hasattr(self.cv, "get_n_splits"):
+        cv = (self.search or {}).get("cv")
+        if hasattr(self, "cv_splits_") and getattr(self, "_split_by", None) is cv:
+            params["search"] = {**(self.search or {}), "cv": self.cv_splits_}
+        elif cv is not None and hasattr(cv, "get_n_splits"):
             with suppress(TypeError, ValueError):  # some splitters need the rows for this
-                params["cv"] = int(self.cv.get_n_splits())
+                params["search"] = {**(self.search or {}), "cv": int(cv.get_n_splits())}
         return params
 
 
 # --- `RecursiveSVC` and `RecursiveLogisticRegression`: their parameters, attributes and defaults ------------
-
-
-# Standardised measurements need small costs, sparse texts with small classes large ones: the costs chosen in
-# benchmarks/RESULTS.md span this range. At equal cost the logistic loss regularises more than the hinge.
-DEFAULT_CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-DEFAULT_LOGISTIC_CS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-DEFAULT_COUPLINGS = (0.0, 0.1, 0.3, 1.0)
 
 
 class RecursiveSVC(RecursiveClassifier):
@@ -383,49 +415,43 @@ class RecursiveSVC(RecursiveClassifier):
     ----------
     C : float, "auto" or "cv"
         Cost of a unit of loss. A larger value fits the training data more closely. "auto" is the choice of
-        `OneVsRestSVC`, quickly made for classes without a structure. "cv" chooses among `Cs` by cross-validation. The
-        choice is in `C_`.
+        `OneVsRestSVC`, quickly made for classes without a structure. "cv" chooses by cross-validation. The choice is
+        in `C_`.
     loss : {"squared_hinge", "hinge"}
         The squared hinge depends less on C and gives better probabilities; the hinge is the published model.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
-    coupling : float, "cv", sequence of floats or dict
-        How much neighbouring classes share: 0 is flat training, 1 (with `fade=None`) the published model. One number
-        for all inner nodes, one for each depth from the roots down (the last one holds for all deeper nodes), or a
-        dict of node names (other nodes have 1). "cv" chooses among `couplings`; the choice is in `coupling_`. For a
-        graph: one number in [0, 1].
-    fade : float, optional
-        The coupling of a node with more than this many classes below it is multiplied by fade / n_classes: thousands
-        of classes share little, and sharing makes training slow. None couples all nodes alike, as published.
+    coupling : "auto", "cv", float, sequence of floats or dict
+        How much neighbouring classes share: 0 is flat training, 1 the published model. One number for all inner
+        nodes, one for each depth from the roots down (the last one holds for all deeper nodes), or a dict of node
+        names (other nodes have 1). For a graph: one number in [0, 1]. "auto" is 0.1, at nodes with n > 16 classes
+        below them 0.1 * 16 / n: thousands of classes share little, and sharing makes training slow. "cv" chooses by
+        cross-validation among couplings that fade in the same way. The choice is in `coupling_` and `fade_`.
     tol : float, optional
         Relative duality gap of the joint problem at which training stops. The gap is certified: the objective is at
         most this share above its optimum. None means 0.001 if at least half of the entries of X are not zero
-        (measurements), and 0.01 for sparse rows (texts), where finer solutions predict no better.
+        (measurements), and 0.01 for sparse rows (texts), where finer solutions predict no better. Below 1e-6,
+        training and weights are in double precision, else in single precision.
     max_iter : int
         Maximum number of rounds over all classes (or Newton steps). A `ConvergenceWarning` is issued if they are not
         enough.
     fit_intercept : bool
         Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
         Factors on the cost of the positive rows of each class, by name. "balanced" is
         n_samples / (n_classes * n_samples of the class).
-    Cs, couplings : sequences
-        Candidates of "cv". The default costs are the ladder 1, 3, 10, 30, ... in both directions: the search climbs
-        from the cost that fits the length of the rows, and its cost is that of a few fits. So does a search of more
-        than eight given candidates, within these. Up to eight given candidates are all tried on all folds, costs in
-        rising order until the score has fallen twice in a row, after at least four. A warning is issued if the score
-        still rises at the last cost.
-    cv : int, None, splitter of scikit-learn or iterable of splits
-        Folds of the cross-validation. With an integer (None is 3, the default) the rows of each class are dealt to
-        the folds in turn. A splitter or iterable counts by its rows: a checkpoint belongs to them (a splitter that
-        shuffles needs a `random_state`), and `arbora.io.save` stores them instead of the splitter, or its number of
-        folds if there was no search.
-    scoring : {"macro_f1", "micro_f1"}
-        Score of the cross-validation; "f1_macro" and "f1_micro" are synonyms. Each row of positive weight counts
-        once. With one label per row, candidates are scored by the class with the highest score, whatever
-        `close_calls` is.
+    search : dict, optional
+        Options of "cv". "costs" and "couplings" are the candidates. By default the costs are the ladder 1, 3, 10,
+        30, ... in both directions: the search climbs from the cost that fits the length of the rows, and takes the
+        time of a few fits. So does a search of more than eight given candidates, within these. Up to eight are all
+        tried on all folds, costs in rising order until the score has fallen twice in a row, after at least four. A
+        warning is issued if the score still rises at the last cost. The default couplings are 0, 0.1, 0.3 and 1.
+        "cv" (3, also if it is None) is a number of folds, to which the rows of each class are dealt in turn, or a
+        splitter of scikit-learn or an iterable of splits. These count by their rows: a checkpoint belongs to them
+        (a splitter that shuffles needs a `random_state`), and `arbora.io.save` stores them instead of the splitter,
+        or its number of folds if there was no search.
+        "scoring" is "macro_f1" or "micro_f1" ("f1_macro" and "f1_micro" are synonyms). Each row of positive weight
+        counts once. With one label per row, candidates are scored by the class with the highest score.
     calibration : "holdout", "levels", int or None
         How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
         of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
@@ -436,33 +462,15 @@ class RecursiveSVC(RecursiveClassifier):
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many.
-    close_calls : {"path", "class"}
-        With one label per row, three or more classes and a `Hierarchy`: how `predict` chooses among classes at least
-        half as probable as the most probable one. "path" takes the class whose path from the root has the highest
-        expected F1: about as many exact answers, and wrong answers are nearer to the truth. Only rows with several
-        such classes take more time than with "class", which takes the most probable class, as `predict_proba` and
-        `predict_top_k` rank them. Without a calibration, and with `calibration="levels"`, it is always the first of
-        the ranking.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
-    dtype : "float32" or "float64"
-        Precision of training and weights.
-    warm_start : bool
-        Whether to start `fit` from the multipliers of the previous fit, if it had the same documents and labels.
     n_jobs : int, optional
-        Number of threads. The result does not depend on it. Blocks of 32 classes are
-        trained side by side if the nodes above them share little, as with the default `fade`; with a strong common
-        root at most two at a time, and one if there are fewer than 65 blocks.
-    engine : None, "threads", "ray" or RayEngine
-        Where classes are trained: in this process, or in shards on the workers of a Ray cluster (extra `ray`; "ray"
-        starts one on this machine). The optimum is the same. The search of "cv" and `partial_fit` run in this
-        process; `warm_start` and `checkpoint` need engine=None.
+        Number of threads. The result does not depend on it. Blocks of 32 classes are trained side by side if the
+        nodes above them share little, as with the default `coupling`; with a strong common root at most two at a
+        time, and one if there are fewer than 65 blocks.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
-    checkpoint : path, optional
-        Folder where finished blocks of classes, candidates of the cross-validation and held-out fits are saved. An
-        interrupted fit resumes from there and ends with the same model; the folder is cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -479,6 +487,8 @@ class RecursiveSVC(RecursiveClassifier):
     sharing_ : sparse matrix of shape (n_parts, n_classes)
         Pruned models only: the share of each class in each part; ``coef_ = sharing_.T @ differences_``.
     C_, coupling_ : the cost and the coupling of the fit
+    fade_ : float or None
+        Number of classes below a node from which on its coupling is reduced; None if it is nowhere.
     cv_results_ : dict
         After a cross-validation, for every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold,
         nan where it was not tried), "gap" (largest relative duality gap over folds) and "converged" (whether it
@@ -507,6 +517,18 @@ class RecursiveSVC(RecursiveClassifier):
         Number of rounds.
     n_features_in_ : int
 
+    Notes
+    -----
+    With one label per row, three or more classes and a `Hierarchy`, `predict` decides between classes that are at
+    least half as probable as the most probable one by the tree: it takes the class whose path from the root has the
+    highest expected F1. About as many answers are exact, and wrong answers are nearer to the truth. `predict_proba`
+    and `predict_top_k` rank by probability alone; without a calibration, and with ``calibration="levels"``, `predict`
+    does too.
+
+    ``arbora.running(checkpoint=folder)`` saves finished blocks of classes, candidates of the cross-validation and
+    held-out fits. ``arbora.running(engine=...)`` trains in shards on the workers of a Ray cluster, to the same
+    optimum; the search of "cv" and `partial_fit` run in this process.
+
     Examples
     --------
     >>> from arbora.classify import RecursiveSVC
@@ -532,53 +554,33 @@ class RecursiveSVC(RecursiveClassifier):
         *,
         loss: str = "squared_hinge",
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = 0.1,
-        fade: float | None = 16.0,
+        coupling: Any = "auto",
         tol: float | None = None,
         max_iter: int = 200,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         class_weight: Any = None,
-        Cs: Any = DEFAULT_CS,
-        couplings: Any = DEFAULT_COUPLINGS,
-        cv: Any = 3,
-        scoring: str = "macro_f1",
+        search: dict[str, Any] | None = None,
         calibration: Any = "holdout",
         threshold: Any = "auto",
-        close_calls: str = "path",
         prune_below: float | None = None,
-        dtype: str = "float32",
-        warm_start: bool = False,
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
         self.loss = loss
         self.structure = structure
         self.coupling = coupling
-        self.fade = fade
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
-        self.Cs = Cs
-        self.couplings = couplings
-        self.cv = cv
-        self.scoring = scoring
+        self.search = search
         self.calibration = calibration
         self.threshold = threshold
-        self.close_calls = close_calls
         self.prune_below = prune_below
-        self.dtype = dtype
-        self.warm_start = warm_start
         self.n_jobs = n_jobs
-        self.engine = engine
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
     @property
@@ -593,30 +595,16 @@ class RecursiveLogisticRegression(RecursiveClassifier):
     ----------
     C : float, "auto" or "cv"
         Cost of a unit of loss. A larger value fits the training data more closely. "auto" is the choice of
-        `OneVsRestLogistic`, "cv" chooses among `Cs`.
+        `OneVsRestLogistic`, "cv" chooses by cross-validation.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
-    coupling : float, "cv", sequence of floats or dict
-        How much neighbouring classes share: 0 is flat training, 1 (with `fade=None`) the published model.
-    fade : float, optional
-        Number of classes below a node beyond which its coupling is reduced.
+    coupling : "auto", "cv", float, sequence of floats or dict
+        How much neighbouring classes share: 0 is flat training, 1 the published model.
     tol, max_iter
         Relative duality gap (0.01; None chooses as `RecursiveSVC` does) and number of rounds (or Newton steps) at
         which training stops.
-    fit_intercept, intercept_scaling
-        Whether to learn a bias, and the value of its constant feature.
-    class_weight : dict, "balanced" or None
-        Factors on the cost of the positive rows of each class.
-    Cs, couplings, cv, scoring
-        Candidates, folds (None is 3, the default) and score of the cross-validation.
-    calibration, threshold, close_calls
-        How scores become probabilities, sets of labels, and a label if several are about equally probable.
-    prune_below, dtype
-        How weights are stored: as sparse differences or in full, and in which precision.
-    warm_start, n_jobs, engine, random_state, checkpoint, verbose
-        How training runs.
-
-        All parameters are those of `RecursiveSVC`, where they are described in full.
+    fit_intercept, class_weight, search, calibration, threshold, prune_below, n_jobs, random_state, verbose
+        As in `RecursiveSVC`, where all parameters are described in full.
 
     Attributes
     ----------
@@ -626,7 +614,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
     coef_ : ndarray of shape (n_classes, n_features)
         For a pruned model sparse, and computed from `differences_` on demand.
     intercept_ : ndarray of shape (n_classes,)
-    differences_, sharing_, C_, coupling_, cv_results_, cv_splits_, structure_
+    differences_, sharing_, C_, coupling_, fade_, cv_results_, cv_splits_, structure_
         As in `RecursiveSVC`.
     nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, threshold_, n_iter_, n_features_in_
         As in `RecursiveSVC`.
@@ -648,52 +636,32 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         C: Any = "auto",
         *,
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = 0.1,
-        fade: float | None = 16.0,
+        coupling: Any = "auto",
         tol: float | None = 1e-2,
         max_iter: int = 200,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         class_weight: Any = None,
-        Cs: Any = DEFAULT_LOGISTIC_CS,
-        couplings: Any = DEFAULT_COUPLINGS,
-        cv: Any = 3,
-        scoring: str = "macro_f1",
+        search: dict[str, Any] | None = None,
         calibration: Any = "holdout",
         threshold: Any = "auto",
-        close_calls: str = "path",
         prune_below: float | None = None,
-        dtype: str = "float32",
-        warm_start: bool = False,
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
         self.structure = structure
         self.coupling = coupling
-        self.fade = fade
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
-        self.Cs = Cs
-        self.couplings = couplings
-        self.cv = cv
-        self.scoring = scoring
+        self.search = search
         self.calibration = calibration
         self.threshold = threshold
-        self.close_calls = close_calls
         self.prune_below = prune_below
-        self.dtype = dtype
-        self.warm_start = warm_start
         self.n_jobs = n_jobs
-        self.engine = engine
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
 
     @property

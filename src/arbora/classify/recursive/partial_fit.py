@@ -10,20 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from arbora.arrays import Ints, Matrix
-from arbora.classify.linear import LinearModel, PartsModel, mixed, mixing_of
-from arbora.classify.recursive.coupling import couple
-from arbora.classify.recursive.training import build_model, keep_coupled, train_joint
-from arbora.classify.training import (
-    SINGLE,
-    Targets,
-    Training,
-    are_sets,
-    encode_targets,
-    positive_weights,
-    seed_of,
-    solver_options,
-)
-from arbora.engine import ThreadEngine
+from arbora.classify.linear import LinearModel, PartsModel
+from arbora.classify.recursive.coupling import couple, mixed, mixing_of
+from arbora.classify.recursive.training import JointFit, fit_joint
+from arbora.classify.training import SINGLE, Targets, Training, are_sets, encode_targets
+from arbora.core.engine import Engine
 from arbora.infer.linear.rows import BLOCK
 from arbora.infer.tree_sum import pruned
 from arbora.structure import Hierarchy, LabelGraph
@@ -162,64 +153,47 @@ def moved(
     return PartsModel(parts, mixing @ before.intercept + change.intercept, sharing)
 
 
-def learn_more(
-    estimator: Any,
-    X: sp.csr_array,
+def update(
+    model: LinearModel | PartsModel,
+    training: Training,
     targets: Targets,
-    structure: Hierarchy | LabelGraph | None,
-    cost: Matrix,
-) -> None:
-    """Train a recursive classifier on checked new documents, from its current weights, and update its attributes.
+    columns: Ints,
+    within: Hierarchy | LabelGraph,
+    engine: Engine,
+    *,
+    coupling: Any,
+    fade: float | None,
+    prune_below: float | None,
+) -> JointFit:
+    """Train on new documents from the weights of a model: deviations from them are regularised.
 
     Parameters
     ----------
-    estimator : RecursiveSVC or RecursiveLogisticRegression
-    X : CSR array
+    model : LinearModel or PartsModel
+        Weights so far.
+    training : Training
+        The new documents, with the costs of the fit.
     targets : Targets
-        Labels of the new documents.
-    structure : Hierarchy, LabelGraph or None
-        The structure from now on.
-    cost : ndarray of shape (n_samples,)
-        C times the weights of the rows.
+        Their labels, with all classes.
+    columns : ndarray of int
+        Columns of the classes of `model`.
+    within : Hierarchy or LabelGraph
+    engine : Engine
+    coupling, fade
+        See `couple`.
+    prune_below : float, optional
     """
-    before, coupling, fade = estimator._linear_model(), estimator.coupling_, estimator.fade
-    old_names, old_classes = estimator.nodes_[estimator.class_nodes_], estimator.classes_
-    targets, columns = with_classes(targets, old_classes.tolist())
-    within = targets.hierarchy if structure is None else structure
-    old = targets.class_nodes[columns]
-    if structure is not None:
-        refuse_new_meaning(old_names, targets.nodes[old], old_classes)
-    mixing = mixing_of(within, old, targets.class_nodes, coupling, fade)
-    estimator._remember_targets(targets)
-    before_structure, estimator.structure_ = estimator.structure_, structure
-    seed = seed_of(estimator.random_state, estimator.checkpoint is not None)
-    options = solver_options(estimator, estimator._loss, seed, X)
+    options = training.options
     if not options.bias:
-        before = before._replace(intercept=np.zeros_like(before.intercept))
-    factors = np.ones(len(targets.classes))
-    training = Training(X, targets.indicator, cost, factors, options, multilabel=targets.multilabel)
-    names = targets.nodes[targets.class_nodes]
-    weights = positive_weights(estimator.class_weight, training, names, targets.nodes)
-    training = training._replace(positive_weight=weights)
-    dense = estimator.prune_below is None
-    with ThreadEngine(estimator.n_jobs) as engine:
-        fitted = train_joint(
-            training,
-            couple(within, targets.class_nodes, coupling, fade),
-            engine,
-            dense=dense,
-            offset=offset_of(before, mixing, options.bias, options.dtype),
-        )
-    model = build_model(fitted, estimator.prune_below)
-    if isinstance(model, PartsModel):  # of the change alone
-        parts = as_parts(before, estimator.prune_below)
-        model = moved(parts, model, mixing, columns, estimator.prune_below)
-    keep_coupled(estimator, fitted, model, options.tol)
-    if len(old_classes) < len(estimator.classes_) or structure is not before_structure:
-        for name in ("level_calibration_", "class_counts_"):
-            estimator.__dict__.pop(name, None)
-    if len(old_classes) < len(estimator.classes_) and hasattr(estimator.threshold_, "n_classes_"):
-        estimator.threshold_ = extend_threshold(estimator.threshold_, len(estimator.classes_), columns)
+        model = model._replace(intercept=np.zeros_like(model.intercept))
+    mixing = mixing_of(within, targets.class_nodes[columns], targets.class_nodes, coupling, fade)
+    offset = offset_of(model, mixing, options.bias, options.dtype)
+    shares = couple(within, targets.class_nodes, coupling, fade)
+    change = fit_joint(training, shares, engine, prune_below, offset=offset)
+    if prune_below is None or not isinstance(change.model, PartsModel):
+        return change
+    parts = as_parts(model, prune_below)
+    return change._replace(model=moved(parts, change.model, mixing, columns, prune_below))
 
 
 def extend_threshold(threshold: Any, n_classes: int, columns: Ints) -> Any:

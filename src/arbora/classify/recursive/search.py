@@ -6,35 +6,35 @@ has fallen twice in a row, after at least four costs.
 The default costs, and more candidates than eight, are searched by coordinate (`run_race`):
 
 1. On the first fold, with the default coupling (or the nearest one), the search climbs from the cost that fits the
-   length of the rows (`auto_cost.unit_cost`) to larger costs while the score gains more than noise, or else to
+   length of the rows (`cost_choice.unit_cost`) to larger costs while the score gains more than noise, or else to
    smaller ones. The ladder of the default costs, 1, 3, 10, 30, ..., goes on in both directions.
 2. At the best cost it climbs in the same way to stronger couplings, or else to weaker ones. If the coupling changes,
    it climbs again from this cost.
 3. Those of the candidates that are not clearly worse than the best one, at most `FINALISTS`, are tried on the second
    fold, then on the third. After each fold those that are clearly worse are dropped.
 
-Noise is the standard error of a paired comparison on the same held-out rows (`trials.evidence`). A large cost is
+Noise is the standard error of a paired comparison on the same held-out rows (`evidence`). A large cost is
 expensive and rarely better than the one before: climbing by evidence avoids most of them.
 
 Rows of weight 0 are in no fold. F1 counts every other row once, whatever its weight. The rows of all folds and their
-multipliers are in memory during the whole search; `memory.search_memory` counts them before anything is trained.
+multipliers are in memory during the whole search; `training.search_memory` counts them before anything is trained.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
 
 from arbora.arrays import Array, Matrix
 from arbora.classify.cost_choice import unit_cost
 from arbora.classify.linear import linear_scores
-from arbora.classify.recursive.coupling import Coupling
+from arbora.classify.recursive.coupling import DEFAULT_COUPLING, Coupling, read_coupling
 from arbora.classify.recursive.training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Training
@@ -49,12 +49,33 @@ from arbora.metrics import macro_f1, micro_f1
 # --- Candidates, folds and score of a search, checked before anything is trained ----------------------------
 
 
+SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}
+
+
+class Search(NamedTuple):
+    """Options of the parameter `search`."""
+
+    costs: Any = None  # None: the ladder 1, 3, 10, 30, ... in both directions
+    couplings: Any = (0.0, 0.1, 0.3, 1.0)
+    cv: Any = 3
+    scoring: str = "macro_f1"
+
+
+SEARCH_CONSTRAINTS: dict[str, list[Any]] = {
+    "costs": ["array-like", None],
+    "couplings": ["array-like"],
+    "cv": ["cv_object"],
+    "scoring": [StrOptions(set(SCORES))],
+}
+
+
 class Plan(NamedTuple):
     """Candidates, folds and score of a search."""
 
-    Cs: Sequence[float]
+    Cs: Sequence[float]  # empty if there is one cost and it is not known yet
     couplings: Sequence[Any]
     coupled: Sequence[Coupling]  # factors of these couplings
+    fade: float | None  # of these couplings
     splits: Sequence[Split]
     scoring: str
     threshold: Any  # for label sets; None for one label per row
@@ -62,19 +83,17 @@ class Plan(NamedTuple):
     extends: bool = False  # whether the costs may go on beyond both ends
     unit: float = 1.0  # cost that fits the length of the rows, where a race begins
 
-    def coupling_of(self, coupling: Any) -> Coupling:
-        """Factor of one of the couplings."""
-        return next(
-            coupled for value, coupled in zip(self.couplings, self.coupled, strict=True) if value is coupling
-        )
+    def identity(self) -> tuple[Any, ...]:
+        """Return what the result of the search depends on."""
+        return self.Cs, self.couplings, self.splits, self.scoring
 
 
-def check_costs(Cs: Any) -> list[float]:
+def check_costs(values: Any) -> list[float]:
     """Refuse an empty path, and costs that are not positive finite numbers."""
-    costs = np.asarray(Cs)
+    costs = np.asarray(values)
     numbers = costs.ndim == 1 and costs.size > 0 and costs.dtype.kind in "iuf"
     if not numbers or not ((costs > 0) & (costs < np.inf)).all():
-        raise ValueError(f"Cs={Cs!r}: give at least one cost; costs are finite numbers above 0.")
+        raise ValueError(f"costs={values!r} of search: give at least one; costs are finite numbers above 0.")
     return list(costs.astype(float).tolist())
 
 
@@ -85,52 +104,57 @@ def refuse_splits_of_other_rows(cv: Any, kept: Sequence[Split], n_before: int, n
     sides = [(a, b) for given, split in zip(cv, kept, strict=True) for a, b in zip(given, split, strict=True)]
     if all(np.array_equal(a, b) for a, b in sides):
         raise ValueError(
-            f"cv holds the splits of the {n_before} rows that this model was fitted on before it was saved, but X "
-            f"has {n_samples} rows: set cv again, for instance set_params(cv=3)."
+            f"cv of search holds the splits of the {n_before} rows that this model was fitted on before it was "
+            f"saved, but X has {n_samples} rows: set it again, for instance set_params(search={{'cv': 3}})."
         )
 
 
-def make_plan(estimator: Any, training: Training, couple_by: Callable[[Any], Coupling]) -> Plan:
-    """Check the candidates of the cross-validation; without one, the plan has the given coupling only.
+def make_plan(
+    C: Any,
+    coupling: Any,
+    search: Search,
+    training: Training,
+    couple_by: Callable[[Any, float | None], Coupling],
+    *,
+    threshold: Any,
+    prune_below: float | None,
+) -> Plan:
+    """Check the candidates of the cross-validation; without one, the plan has the given cost and coupling only.
 
-    All couplings are computed here, so that a bad one is refused before anything is trained. A numeric `C` is part of
-    the costs already.
+    All couplings are computed here, so that a bad one is refused before anything is trained.
 
     Parameters
     ----------
-    estimator : RecursiveSVC or RecursiveLogisticRegression
+    C, coupling, prune_below
+        Parameters of the estimator.
+    search : Search
     training : Training
-        With all rows.
+        With all rows and the costs of C = 1.
     couple_by : callable
-        Returns the `Coupling` of a value of the parameter.
+        Returns the `Coupling` of a coupling and a fade.
+    threshold : str or Threshold
+        None for one label per row.
     """
-    search_C, search_coupling = estimator.C == "cv", isinstance(estimator.coupling, str)
-    if not search_C and not search_coupling:
-        return Plan([], [estimator.coupling], [couple_by(estimator.coupling)], [], "", None, None)
-    Cs = check_costs(estimator.Cs) if search_C else [1.0]
-    couplings = list(estimator.couplings) if search_coupling else [estimator.coupling]
+    value, fade = read_coupling(coupling)
+    couplings = list(search.couplings) if coupling == "cv" else [value]
     if not couplings:
         raise ValueError("couplings is empty: give at least one, for instance 0.0, which is flat training.")
-    if hasattr(estimator, "cv_splits_") and not hasattr(estimator, "_split_by"):  # a loaded model
-        n_before = estimator.cv_n_samples_
-        refuse_splits_of_other_rows(estimator.cv, estimator.cv_splits_, n_before, training.X.shape[0])
-    splits = cv_splits(estimator.cv, training.positives, training.row_cost > 0, training.options.seed)
-    threshold = estimator.threshold if estimator._multilabel else None
-    coupled = [couple_by(value) for value in couplings]
-    default = inspect.signature(type(estimator).__init__).parameters["Cs"].default
-    extends = search_C and Cs == list(default)
-    unit = unit_cost(training) if search_C else 1.0
-    return Plan(
-        Cs, couplings, coupled, splits, estimator.scoring, threshold, estimator.prune_below, extends, unit
-    )
+    extends = C == "cv" and search.costs is None
+    Cs = [] if extends or C == "auto" else check_costs(search.costs) if C == "cv" else [float(C)]
+    coupled = [couple_by(value, fade) for value in couplings]
+    plan = Plan(Cs, couplings, coupled, fade, [], search.scoring, threshold, prune_below, extends)
+    if "cv" not in (C, coupling if isinstance(coupling, str) else None):
+        return plan
+    splits = cv_splits(search.cv, training.positives, training.row_cost > 0, training.options.seed)
+    return plan._replace(splits=splits, unit=unit_cost(training) if C == "cv" else 1.0)
 
 
 # --- Candidates of a search: trained on folds along warm-started paths, judged on the other rows, and kept ---
 #
 # A fold starts from the multipliers of its last candidate, which are feasible for a larger cost and a good start for
 # another coupling. Candidates are ranked, not kept: training ends at a relative gap of `COARSE_TOL`, or after
-# `MOST_ROUNDS` rounds. More rounds with a large cost mostly fit the training rows more closely and hardly change the
-# answers; where gaps stay so large that they may, the search warns (`search.warn_of_rough_fits`).
+# `MAX_ROUNDS` rounds. More rounds with a large cost mostly fit the training rows more closely and hardly change the
+# answers; where gaps stay so large that they may, the search warns (`warn_of_rough_fits`).
 #
 # The `evidence` of a candidate on a fold is what a paired comparison needs: the F1 of every class (macro-F1), or the
 # share of every row in the score (micro-F1).
@@ -140,10 +164,9 @@ def make_plan(estimator: Any, training: Training, couple_by: Callable[[Any], Cou
 # multipliers in turn, so that those that belong to the last table exist until the next table is saved.
 
 
-SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}
 COARSE_TOL = 0.1
-MOST_ROUNDS = 30
-_LARGEST_FALL = 10.0  # multipliers of a cost up to this many times as large are a good start
+MAX_ROUNDS = 30
+_MAX_FALL = 10.0  # multipliers of a cost up to this many times as large are a good start
 _PIECE = "search"  # name in the checkpoint
 
 Pair = tuple[float, int]  # a cost, and the index of a coupling in the plan
@@ -180,8 +203,9 @@ def prepare_folds(training: Training, parts: Sequence[Split]) -> list[Fold]:
 def _train_fold(
     fold: Fold, C: float, coupling: Coupling, plan: Plan, engine: Engine, start: Start | None
 ) -> Fitted:
-    seen = fold.seen._replace(row_cost=fold.seen.row_cost * C)
-    return train_joint(seen, coupling, engine, rows=fold.rows, dense=plan.prune_below is None, start=start)
+    return train_joint(
+        fold.seen.with_cost(C), coupling, engine, rows=fold.rows, dense=plan.prune_below is None, start=start
+    )
 
 
 class Judged(NamedTuple):
@@ -311,7 +335,7 @@ class Trials:
     def _start_of(self, f: int, C: float, which: int) -> Start | None:
         """Return the last multipliers of a fold, unless they belong to a much larger cost."""
         last = self.last[f]
-        good = last is not None and last[0] <= C * _LARGEST_FALL and (last[0] <= C or which != last[1])
+        good = last is not None and last[0] <= C * _MAX_FALL and (last[0] <= C or which != last[1])
         return self.starts[f] if good else None
 
     def score(self, C: float, which: int, folds: Sequence[int]) -> float:
@@ -352,15 +376,14 @@ class Trials:
 # --- Choice of C and the coupling by cross-validation: a search that costs a few fits -----------------------
 
 
-_FEWEST_TRIED = 4  # costs of a path before it may end
+_MIN_TRIED = 4  # costs of a path before it may end
 _FEW_CANDIDATES = 8  # that are all tried on all folds
 _ROUGH = 0.5  # relative duality gap of a fit whose answers say little
 FINALISTS = 3  # candidates of a race that are tried on more than one fold
-_DEFAULT_COUPLING = 0.1  # where a race begins
 _CLEAR = 1.0  # standard errors by which a candidate is clearly worse
 _WORTH = 0.5  # standard errors that a larger cost or coupling must gain,
-_LEAST_GAIN = 0.02  # and share of the score, or of what it lacks to 1, whichever is smaller
-_MOST_STEPS = 8  # of a climb on the ladder of the default costs
+_MIN_GAIN = 0.02  # and share of the score, or of what it lacks to 1, whichever is smaller
+_MAX_STEPS = 8  # of a climb on the ladder of the default costs
 
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
@@ -393,7 +416,7 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
         warn_caller(
             f"{still_open.size} of {len(results['C'])} candidates of the cross-validation reached "
             f"max_iter={max_iter} rounds on a fold, with relative duality gaps up to {results['gap'].max():.2g}: "
-            f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest Cs.",
+            f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest costs.",
             ConvergenceWarning,
         )
 
@@ -404,8 +427,8 @@ def warn_of_rough_fits(results: dict[str, Any]) -> None:
     if 2 * rough.sum() > len(rough):
         warn_caller(
             f"{rough.sum()} of {len(rough)} candidates of the cross-validation were far from their optimum after "
-            f"{MOST_ROUNDS} rounds (relative duality gaps up to {results['gap'].max():.2g}): the choice of C and "
-            "coupling may be poor. Scale the features, or give smaller Cs.",
+            f"{MAX_ROUNDS} rounds (relative duality gaps up to {results['gap'].max():.2g}): the choice of C and "
+            "coupling may be poor. Scale the features, or give smaller costs.",
             ConvergenceWarning,
         )
 
@@ -419,12 +442,12 @@ def warn_of_end(results: dict[str, Any], plan: Plan) -> None:
     inner = costs[1] if costs[0] == C else costs[-2]
     same = np.array([value is coupling for value in results["coupling"]])
     scores = [results["scores"][same & (results["C"] == cost)] for cost in (C, inner)]
-    if not all(map(len, scores)) or not np.nanmean(scores[0] - scores[1]) > 2 * _LEAST_GAIN * np.nanmean(
+    if not all(map(len, scores)) or not np.nanmean(scores[0] - scores[1]) > 2 * _MIN_GAIN * np.nanmean(
         scores[1]
     ):
         return
     side, more = ("largest", "larger") if costs[-1] == C else ("smallest", "smaller")
-    advice = "scale the features" if plan.extends else f"add {more} ones to Cs, or leave Cs at its default"
+    advice = "scale the features" if plan.extends else f"add {more} ones to the costs, or leave them out"
     warn_caller(
         f"C='cv' chose the {side} cost, {C:g}, and the score still rose there: a {more} one may be better. To try "
         f"it, {advice}.",
@@ -432,37 +455,35 @@ def warn_of_end(results: dict[str, Any], plan: Plan) -> None:
     )
 
 
-def select(
-    estimator: Any, training: Training, plan: Plan, engine: Engine, checkpoint: Checkpoint | None
-) -> Coupling:
-    """Set `C_` and `coupling_` of an estimator, by cross-validation if the plan has folds; return the coupling."""
-    if estimator.C != "auto":  # which is in C_ already
-        estimator.C_ = estimator.C
-    estimator.coupling_ = estimator.coupling
-    for name in ("cv_results_", "cv_splits_", "cv_n_samples_"):
-        estimator.__dict__.pop(name, None)
+class Choice(NamedTuple):
+    """Cost and coupling of the model, and the table of the search (None without one)."""
+
+    C: float
+    value: Any  # of the coupling
+    coupling: Coupling
+    results: dict[str, Any] | None
+
+
+def choose(
+    training: Training, plan: Plan, engine: Engine, checkpoint: Checkpoint | None, verbose: int
+) -> Choice:
+    """Choose a cost and a coupling by cross-validation, if the plan has folds; else return those of the plan."""
     if not plan.splits:
-        return plan.coupled[0]
-    with Progress(None, "candidates", estimator.verbose) as progress:
+        return Choice(plan.Cs[0], plan.couplings[0], plan.coupled[0], None)
+    with Progress(None, "candidates", verbose) as progress:
         results = search(training, plan, engine, checkpoint, progress)
-    given = 1.0 if estimator.C == "cv" else estimator.C_  # a given C is part of the costs
-    estimator.cv_results_ = {**results, "C": results["C"] * given}
-    if not isinstance(estimator.cv, Integral | None):
-        estimator.cv_splits_, estimator.cv_n_samples_ = plan.splits, training.X.shape[0]
-    estimator._split_by = estimator.cv
-    if estimator.max_iter <= MOST_ROUNDS:  # otherwise coarse training ended on purpose
-        warn_of_open_gaps(estimator.cv_results_, estimator.max_iter)
+    if training.options.max_iter <= MAX_ROUNDS:  # otherwise coarse training ended on purpose
+        warn_of_open_gaps(results, training.options.max_iter)
     else:
-        warn_of_rough_fits(estimator.cv_results_)
-    C, estimator.coupling_ = best_of(results)
-    if estimator.C == "cv":
-        estimator.C_ = C
-        warn_of_end(results, plan)
-    return plan.coupling_of(estimator.coupling_)
+        warn_of_rough_fits(results)
+    warn_of_end(results, plan)
+    C, value = best_of(results)
+    which = next(number for number, candidate in enumerate(plan.couplings) if candidate is value)
+    return Choice(C, value, plan.coupled[which], results)
 
 
 def _has_fallen(means: Sequence[float]) -> bool:
-    return len(means) >= _FEWEST_TRIED and means[-1] < means[-2] < means[-3]
+    return len(means) >= _MIN_TRIED and means[-1] < means[-2] < means[-3]
 
 
 def follow_path(trials: Trials, which: int) -> None:
@@ -479,9 +500,9 @@ class Ladder:
 
     Examples
     --------
-    >>> plan = Plan([0.1, 1.0], [0.1], [], [], "macro_f1", None, None, unit=0.4)
-    >>> given = Ladder(plan)
-    >>> given.start, given.beside(1.0, -1), given.beside(1.0, 1)
+    >>> plan = Plan([0.1, 1.0], [0.1], [], None, [], "macro_f1", None, None, unit=0.4)
+    >>> ladder = Ladder(plan)
+    >>> ladder.start, ladder.beside(1.0, -1), ladder.beside(1.0, 1)
     (1.0, 0.1, None)
     >>> default = Ladder(plan._replace(extends=True))
     >>> default.start, default.beside(0.3, -1), default.beside(30.0, 1)
@@ -492,7 +513,7 @@ class Ladder:
         self.Cs = sorted(set(plan.Cs))
         middle = round(2 * float(np.log10(plan.unit)))
         if plan.extends:
-            self.Cs = [_rung(k) for k in range(middle - _MOST_STEPS, middle + _MOST_STEPS + 1)]
+            self.Cs = [_rung(k) for k in range(middle - _MAX_STEPS, middle + _MAX_STEPS + 1)]
         self.start = min(self.Cs, key=lambda C: abs(np.log(C / plan.unit)))
 
     def beside(self, C: float, step: int) -> float | None:
@@ -521,7 +542,7 @@ def climb(trials: Trials, start: Pair, beside: Callable[[Pair, int], Pair | None
         while (tried := beside(best, step)) is not None:
             score = trials.score(*best, [0])
             gain, error = trials.gain(tried, best, [0])
-            least = max(_WORTH * error, _LEAST_GAIN * min(score, 1 - score)) if step == 1 else 0.0
+            least = max(_WORTH * error, _MIN_GAIN * min(score, 1 - score)) if step == 1 else 0.0
             found_nothing = step == 1 and score == gain == 0
             if gain <= least and not found_nothing:
                 break
@@ -555,7 +576,7 @@ def run_race(trials: Trials) -> None:
 
     def distance(which: int) -> float:
         value = couplings[which]
-        return abs(float(value) - _DEFAULT_COUPLING) if isinstance(value, Real) else np.inf
+        return abs(float(value) - DEFAULT_COUPLING) if isinstance(value, Real) else np.inf
 
     def beside(pair: Pair, step: int) -> Pair | None:
         C = ladder.beside(pair[0], step)
@@ -596,7 +617,7 @@ def search(
     Parameters
     ----------
     training : Training
-        With the costs of C = 1.
+        With all rows and the costs of C = 1.
     plan : Plan
     engine : Engine
     checkpoint : Checkpoint, optional
@@ -609,7 +630,7 @@ def search(
         The table of `tabulate`.
     """
     options = training.options
-    tol, max_iter = max(options.tol, COARSE_TOL), min(options.max_iter, MOST_ROUNDS)
+    tol, max_iter = max(options.tol, COARSE_TOL), min(options.max_iter, MAX_ROUNDS)
     coarse = training._replace(options=options._replace(tol=tol, max_iter=max_iter))
     trials = Trials(prepare_folds(coarse, plan.splits), plan, engine, checkpoint, progress)
     if plan.extends or len(set(plan.Cs)) * len(plan.couplings) > _FEW_CANDIDATES:

@@ -10,21 +10,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from arbora.arrays import Ints, Matrix
 from arbora.classify.decisions import effective_calibration, held_out_share, most_scores
-from arbora.classify.linear import BlockScorer, LinearModel, PartsModel, linear_scores, signed_costs
+from arbora.classify.linear import (
+    BlockScorer,
+    LinearModel,
+    PartsModel,
+    linear_scores,
+    signed_costs,
+    single_precision,
+)
 from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.thresholds import Threshold
 from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
-from arbora.core.estimator import warn_caller
 from arbora.core.folds import Split
 from arbora.core.monitor import Progress
-from arbora.engine import ThreadEngine
+from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver, Multipliers, multipliers_of_rows
 from arbora.infer.linear.layout import Layout, lay_out
 from arbora.infer.linear.newton import CoupledNewton, NewtonSolution, suits_newton
@@ -98,7 +103,7 @@ def check_joint_memory(
     rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int, beside: int = 0, why: str = ""
 ) -> None:
     """Refuse a fit that does not fit in memory, together with the bytes `beside` that `why` explains."""
-    advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
+    advice = f"Use {single_precision(rows.dtype)}fewer threads, or fewer features (for text: a larger min_df)"
     if dense:
         advice += ", or prune_below=0.0, which keeps the weights as sparse differences"
     require_memory(
@@ -141,45 +146,51 @@ def check_search_memory(
         f"{training.X.shape[0]} rows and {training.X.shape[1]} features ({training.options.loss} loss), each fold "
         "kept with its multipliers,",
         "Use fewer folds (one is cv=[(rows to train on, rows to judge on)], of few rows if need be), "
-        "dtype='float32', or fixed numbers as C and coupling.",
+        f"{single_precision(training.options.dtype)}or fixed numbers as C and coupling.",
     )
 
 
 def check_fit_memory(
-    estimator: Any,
     training: Training,
     couplings: Sequence[Coupling],
     splits: Sequence[Split],
+    *,
+    calibration: Any,
     threshold: Threshold | None,
+    dense: bool,
+    n_jobs: int,
     remote: bool,
 ) -> None:
     """Refuse a search, a fit, or a held-out fit beside it that do not fit in memory.
 
     Parameters
     ----------
-    estimator : RecursiveSVC or RecursiveLogisticRegression
     training : Training
     couplings : sequence of Coupling
         All candidates.
     splits : sequence of pairs of rows
         Folds of the search; empty without one.
+    calibration : "holdout", "levels", int or None
     threshold : Threshold or None
         None for one label per row.
+    dense : bool
+        Whether the weights of the model are dense.
+    n_jobs : int
+        Number of threads.
     remote : bool
         Whether the fit runs on remote workers, whose memory is not checked here.
     """
     if remote and not splits:
         return
-    options, n_classes, dense = training.options, training.positives.shape[1], estimator.prune_below is None
+    options, n_classes = training.options, training.positives.shape[1]
     layouts = [lay_out(coupling.factor) for coupling in couplings]
-    n_jobs = ThreadEngine(estimator.n_jobs).n_workers
     if splits:
         check_search_memory(training, layouts, splits, dense, n_jobs)
     if remote:
         return
     whole = size_of(training.X, options.dtype)
     learns = threshold is not None and threshold.learns
-    how = effective_calibration(estimator.calibration, threshold)
+    how = effective_calibration(calibration, threshold)
     n_seen = int(held_out_share(training, how) * whole.n_samples)
     seen = size_of(training.X, options.dtype, n_seen)
     beside = weight_memory(whole, n_classes, dense) + (whole.n_bytes + seen.n_bytes)
@@ -201,14 +212,6 @@ def check_fit_memory(
 _MOVED_ROWS = 256  # of the weights, that are reordered together
 
 Start = list[Multipliers] | Matrix  # of the coordinate descent, or of Newton's method
-
-
-class Last(NamedTuple):
-    """What a warm start needs of the previous fit."""
-
-    positives: sp.csr_array
-    order: Ints
-    multipliers: Start
 
 
 class Fitted(NamedTuple):
@@ -299,7 +302,7 @@ def train_joint(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
-    rough: bool = False,
+    certify: bool = True,
 ) -> Fitted:
     """Train all classes of `training` together, by Newton's method where it is faster, else by coordinate descent.
 
@@ -318,14 +321,16 @@ def train_joint(
         block by block, so that those of all classes are never in memory together.
     start : Start, optional
         `solution.multipliers` of another fit; ignored if they do not match this problem.
-    checkpoint, progress, key, rough
-        As in `CoupledSolver.solve`; Newton's method is never rough.
+    checkpoint, progress, key
+        As in `CoupledSolver.solve`.
+    certify : bool
+        Whether the gap is certified; Newton's method always certifies.
     """
     options = training.options
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
     if not engine.shares_memory:
-        return _train_remote(training, coupling, engine, rows, dense, progress=progress, rough=rough)
+        return _train_remote(training, coupling, engine, rows, dense, progress=progress, rough=not certify)
     costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 
     def block_offset(block: range) -> Matrix:
@@ -342,7 +347,7 @@ def train_joint(
         if offset is None:  # with one, features that do not occur keep its weights
             _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
-        matches, more = isinstance(start, list), {"rough": rough}
+        matches, more = isinstance(start, list), {"rough": not certify}
     full = size_of(training.X, options.dtype)
     size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
@@ -354,7 +359,7 @@ def train_joint(
     beside += size.n_bytes if rows.indices is not training.X.indices else 0
     check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
     weights = None
-    if dense and not rough and isinstance(joint, CoupledSolver):
+    if dense and certify and isinstance(joint, CoupledSolver):
         weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
         more["take"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
@@ -376,28 +381,6 @@ def start_of_rows(multipliers: Start | None, training: Training) -> list[Multipl
         return None
     ids = training.ids
     return [multipliers_of_rows(block, ids) for block in multipliers]
-
-
-def initial_multipliers(
-    last: Last | None, training: Training, coupling: Coupling, checkpoint: Checkpoint | None
-) -> Start | None:
-    """Multipliers of the previous fit, if it had the same documents with the same labels (`warm_start=True`).
-
-    They are saved in the checkpoint: a resumed fit must start from the same multipliers, also in another process.
-    """
-    piece = checkpoint.load("start") if checkpoint is not None else None
-    if piece is not None:
-        return unpack(piece.arrays)
-    same = (
-        last is not None
-        and last.positives.shape == training.positives.shape
-        and np.array_equal(last.order, coupling.order)
-        and (last.positives - training.positives).count_nonzero() == 0
-    )
-    start = last.multipliers if last is not None and same else None
-    if checkpoint is not None:
-        checkpoint.save("start", pack(start))
-    return start
 
 
 def pack(multipliers: Start | None) -> dict[str, Matrix]:
@@ -505,20 +488,21 @@ def score_rows(fitted: Fitted, X: sp.csr_array, prune_below: float | None) -> Ma
     return scores
 
 
-def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel, tol: float) -> None:
-    """Set the weights, the trace and the certified gap of a recursive classifier; warn if it has not converged."""
-    for name in ("coef_", "differences_", "sharing_"):
-        estimator.__dict__.pop(name, None)
-    if isinstance(model, PartsModel):
-        estimator.differences_, estimator.intercept_, estimator.sharing_ = model
-    else:
-        estimator.coef_, estimator.intercept_ = model
-    estimator.trace_, estimator.duality_gap_ = fitted.solution.trace, fitted.relative_gap
-    estimator.n_iter_ = len(estimator.trace_)
-    if not fitted.converged:
-        warn_caller(
-            f"training stopped at max_iter={estimator.max_iter} rounds before the relative duality gap reached "
-            f"tol={tol:g}; it is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or "
-            "scale the features.",
-            ConvergenceWarning,
-        )
+class JointFit(NamedTuple):
+    """Weights of all classes, how they were reached, and the multipliers, from which held-out training starts."""
+
+    model: LinearModel | PartsModel
+    trace: Trace
+    gap: float  # certified, relative
+    converged: bool
+    multipliers: Start
+
+
+def fit_joint(
+    training: Training, coupling: Coupling, engine: Engine, prune_below: float | None, **options: Any
+) -> JointFit:
+    """Train all classes of `training` together; `options` are those of `train_joint`."""
+    with engine:
+        fitted = train_joint(training, coupling, engine, dense=prune_below is None, **options)
+    model, solution = build_model(fitted, prune_below), fitted.solution
+    return JointFit(model, solution.trace, fitted.relative_gap, fitted.converged, solution.multipliers)

@@ -20,6 +20,7 @@ from arbora.classify import (
     TopDownSVC,
     deciding_words,
 )
+from arbora.classify.recursive.coupling import fading
 from arbora.cli.demo.printing import WIDTH, print_paragraph, timed
 from arbora.core.monitor import Progress
 from arbora.datasets import Dataset
@@ -28,13 +29,19 @@ from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
 
+
+def recursive(C: float, *, structure: Hierarchy, coupling: float, **params: Any) -> RecursiveSVC:
+    """Make a recursive classifier whose coupling fades, as in a search."""
+    return RecursiveSVC(C, structure=structure, coupling=fading(structure, coupling), **params)
+
+
 COSTS = (1.0, 3.0, 10.0)
 COUPLINGS = (0.1, 0.3)
 # The versions of each model; each is tried with every cost.
 MODELS: dict[str, dict[str, Callable[..., Any]]] = {
     "flat": {"flat": OneVsRestSVC},
     "top-down": {"top-down": TopDownSVC},
-    "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
+    "recursive": {f"recursive, coupling {c:g}": partial(recursive, coupling=c) for c in COUPLINGS},
 }
 BAYES = "HBLR"
 MAX_IN_BRANCH = 2000  # largest number of training documents of a branch that is hidden
@@ -120,8 +127,11 @@ def train(data: Dataset, X: Any, choices: Mapping[str, Choice]) -> dict[str, Any
         with timed(seconds, name):
             model = choice.make(choice.C, structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
             models[name] = model.fit(X, data.y_train)
+    couplings = {
+        name: getattr(choice.make, "keywords", {}).get("coupling") for name, choice in choices.items()
+    }
     rows = [
-        (name, model.C, getattr(model, "coupling", None), model.n_iter_, model.duality_gap_, seconds[name])
+        (name, model.C, couplings[name], model.n_iter_, model.duality_gap_, seconds[name])
         for name, model in models.items()
     ]
     columns = ("model", "C", "coupling", "rounds", "duality gap", "seconds")

@@ -238,11 +238,12 @@ def _show_corpus(data: Dataset, seconds: float) -> None:
 
 
 def _show_cluster() -> None:
-    print("RecursiveSVC(structure=data.hierarchy)                # threads of this machine")
-    print('RecursiveSVC(structure=data.hierarchy, engine="ray")  # workers of a Ray cluster')
+    print("RecursiveSVC(structure=data.hierarchy).fit(X, y)      # threads of this machine")
+    print('with arbora.running(engine="ray"):                    # workers of a Ray cluster')
+    print("    RecursiveSVC(structure=data.hierarchy).fit(X, y)")
     print_paragraph(
-        "MultinomialLogistic and logistic HBLR have the same argument. It needs the extra ray and is not run here; "
-        "see docs/cluster.md."
+        "The fits of MultinomialLogistic and logistic HBLR run there in the same way. It needs the extra ray and is "
+        "not run here; see docs/cluster.md."
     )
 
 
@@ -334,7 +335,7 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     heading("Topics over time, on a generated corpus with known topics")
     over_time = demo_time.show_time()
 
-    heading("From threads to a cluster: one argument")
+    heading("From threads to a cluster: one line")
     _show_cluster()
     heading("Explore the results")
     classifier = describe_classifier(data, documents, X, vectorizer, model, flat)

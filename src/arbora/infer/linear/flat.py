@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arbora.arrays import TINY, Array, Ints, Matrix
+from arbora.core.checkpoint import Piece
 from arbora.infer.linear.coupled import Multipliers
 from arbora.infer.linear.rows import (
     MOST_ACTIVE_SWEEPS,
@@ -55,6 +56,21 @@ class BlockSolution(NamedTuple):
     gaps: Array
     history: Array  # n_iter x (objective, gap, seconds)
     converged: bool
+
+    def to_piece(self) -> Piece:
+        """Content of a piece of a checkpoint."""
+        arrays = self._asdict() | self.multipliers._asdict()
+        return Piece({name: arrays[name] for name in _ARRAYS}, {"converged": self.converged})
+
+    @classmethod
+    def from_piece(cls, piece: Piece) -> BlockSolution:
+        """Inverse of `to_piece`."""
+        arrays = dict(piece.arrays)
+        multipliers = Multipliers(*(arrays.pop(name) for name in Multipliers._fields))
+        return cls(**arrays, multipliers=multipliers, converged=bool(piece.meta["converged"]))
+
+
+_ARRAYS = ("weights", "objectives", "gaps", "history", *Multipliers._fields)
 
 
 def _check_problem(rows: LinearRows, cost: Matrix, loss: str, max_iter: int) -> None:
