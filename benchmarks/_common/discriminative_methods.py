@@ -28,7 +28,7 @@ def clustering(**parameters: Any) -> Method:
     def fit(X: Any, y: Any, n_clusters: int, seed: int) -> Callable[[Any], Any]:
         more = dict(parameters)
         if more.get("optimizer") == "annealing":
-            more["n_steps"] = ANNEALING_STEPS * n_clusters
+            more["max_iter"] = ANNEALING_STEPS * n_clusters
         return DiscriminativeClustering(n_clusters, random_state=seed, **more).fit(X, y).predict
 
     return fit

@@ -20,10 +20,10 @@ from arbora.expand.discriminative.labels import Labels
 from arbora.metrics import discriminative_cost
 
 VARIANTS = [
-    {"optimizer": "stochastic", "regularizer": None, "n_steps": 60_000},
+    {"optimizer": "stochastic", "regularizer": None, "max_iter": 60_000},
     *({"optimizer": "cg", "regularizer": name} for name in (None, "vq", "mog", "entropy")),
     *(
-        {"optimizer": "annealing", "regularizer": name, "n_steps": 4000}
+        {"optimizer": "annealing", "regularizer": name, "max_iter": 4000}
         for name in (None, "vq", "mog", "entropy")
     ),
 ]
@@ -88,7 +88,7 @@ def test_a_very_strong_distortion_is_k_means(cells):
     X, y, truth = blobs()
     y = np.random.default_rng(0).permutation(y)
     model = DiscriminativeClustering(
-        4, cells=cells, regularizer="vq", alpha=1e6, tol=1e-9, init="vq", split_merge=False, random_state=0
+        4, cells=cells, regularizer="vq", alpha=1e6, tol=1e-9, init="vq", random_state=0
     ).fit(X, y)
     assert adjusted_rand_score(truth, model.labels_) == pytest.approx(1.0)
 
@@ -160,7 +160,9 @@ def test_mini_batches_read_a_file(tmp_path):
     X, y, _ = blobs(3000)
     file = np.memmap(tmp_path / "rows", np.float32, "w+", shape=X.shape)
     file[:] = X
-    batches = DiscriminativeClustering(4, optimizer="stochastic", n_steps=50_000, random_state=0).fit(file, y)
+    batches = DiscriminativeClustering(4, optimizer="stochastic", max_iter=50_000, random_state=0).fit(
+        file, y
+    )
     exact = DiscriminativeClustering(4, random_state=0).fit(file, y)
     assert batches.score(X, y) > exact.score(X, y) - 0.05
 
@@ -190,7 +192,7 @@ def test_several_label_columns():
 
 def test_number_of_clusters_and_strength_by_held_out_rows():
     X, y, _ = blobs(300)
-    model = DiscriminativeClustering("auto", max_clusters=7, random_state=0).fit(X, y)
+    model = DiscriminativeClustering(range(1, 8), random_state=0).fit(X, y)
     assert model.n_clusters_ in (3, 4, 5)
     assert model.cv_results_["n_clusters"][0] == 1
     strong = DiscriminativeClustering(3, alpha="cv", random_state=0).fit(X, y)
@@ -210,7 +212,7 @@ def test_permuted_labels_have_no_information():
     assert model.log_bayes_factor(X, y) > model.log_bayes_factor(X_new, rng.permutation(y_new))
     assert model.log_bayes_factor(X_new, rng.permutation(y_new)) < 0
     with pytest.warns(UserWarning, match="n_clusters_ is 1"):
-        nothing = DiscriminativeClustering("auto", max_clusters=4, random_state=0).fit(X, y)
+        nothing = DiscriminativeClustering(range(1, 5), random_state=0).fit(X, y)
     assert nothing.n_clusters_ == 1
     assert np.all(nothing.predict(X) == 0)
 

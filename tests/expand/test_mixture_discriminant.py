@@ -28,7 +28,11 @@ def test_objective_never_falls(data, covariance, scaling):
     X, y, _ = data
     labels = np.where(np.arange(300) % 4 == 0, -1, y)
     options = {"covariance": covariance, "scaling": scaling, "tol": 1e-8, "random_state": 0, "n_init": 2}
-    for more in ({}, {"smoothing": 0.0, "prior_weight": 0.0}, {"prior_weight": 50.0, "smoothing": 5.0}):
+    for more in (
+        {},
+        {"prior": {"smoothing": 0.0, "weight": 0.0}},
+        {"prior": {"weight": 50.0, "smoothing": 5.0}},
+    ):
         objective = MixtureDiscriminantClustering(6, **options, **more).fit(X, labels).trace_["objective"]
         assert len(objective) > 3
         assert np.all(np.diff(objective) >= -1e-10 * np.abs(objective[:-1]))
@@ -39,7 +43,7 @@ def test_objective_is_the_likelihood_by_definition(data, covariance):
     """Sum over components, with the label where there is one."""
     X, y, _ = data
     labels = np.where(np.arange(300) % 4 == 0, -1, y)
-    options = {"scaling": "each", "smoothing": 0.0, "prior_weight": 0.0, "tol": 1e-9, "max_iter": 2000}
+    options = {"scaling": "each", "prior": {"smoothing": 0.0, "weight": 0.0}, "tol": 1e-9, "max_iter": 2000}
     model = MixtureDiscriminantClustering(3, covariance=covariance, random_state=0, **options).fit(X, labels)
     found = model.parameters_
     Z = model._space_rows(X)
@@ -70,7 +74,7 @@ def test_memberships_are_marginal_over_the_label(data):
 
 def test_labels_that_say_nothing_leave_a_gaussian_mixture(data):
     X, _, cluster = data
-    exact = {"covariance": "full", "smoothing": 0.0, "prior_weight": 0.0, "tol": 1e-10, "max_iter": 3000}
+    exact = {"covariance": "full", "prior": {"smoothing": 0.0, "weight": 0.0}, "tol": 1e-10, "max_iter": 3000}
     model = MixtureDiscriminantClustering(4, scaling="each", init=cluster, **exact).fit(X, np.ones(300, int))
     Z = model._space_rows(X)
     R = np.eye(4)[cluster]

@@ -138,7 +138,7 @@ def mixture_discriminant_reduces(data: Data) -> tuple[Any, Any]:
     """With one cluster for each class and one free covariance, linear discriminant analysis."""
     rows = data.y >= 0
     X, y = data.X[rows], data.y[rows]
-    exact = {"covariance": "full", "smoothing": 0.0, "prior_weight": 0.0, "init": y}
+    exact = {"covariance": "full", "prior": {"smoothing": 0.0, "weight": 0.0}, "init": y}
     model = expand.MixtureDiscriminantClustering(5, **exact).fit(X, y)
     known = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
     return model.predict_label_proba(data.X_new), known.predict_proba(data.X_new)

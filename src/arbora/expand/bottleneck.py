@@ -30,13 +30,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
-from arbora.core.estimator import all_or_nothing, warn_caller
+from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, warn_caller
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_not_above, check_not_negative, check_rows
 from arbora.engine import ThreadEngine
@@ -74,6 +73,13 @@ class Clusters(NamedTuple):
     def weights(self) -> Matrix:
         """Weights n_wk, n_features x n_clusters."""
         return self.state[:, : len(self.totals)]
+
+
+def weighted(X: sp.csr_array, weight: Matrix) -> Counts:
+    """Scale rows to their weights."""
+    length = np.asarray(X.sum(axis=1)).ravel()
+    data = X.data * np.repeat(weight / np.where(length > 0, length, 1.0), np.diff(X.indptr))
+    return Counts(sp.csr_array((data, X.indices, X.indptr), shape=X.shape), weight)
 
 
 def padded(n_clusters: int) -> int:
@@ -131,6 +137,15 @@ def run_sweeps(
     return value
 
 
+class Solution(NamedTuple):
+    """Clusters of the rows and the history; the merges of the agglomerative method and what they lose."""
+
+    labels: Ints
+    monitor: Monitor
+    children: Matrix | None = None
+    losses: Matrix | None = None
+
+
 class Run(NamedTuple):
     """A start of the sequential method, and how to go on."""
 
@@ -176,7 +191,7 @@ def cut_tree(children: Matrix, n_clusters: int) -> Ints:
 _LARGEST = 1e30  # largest count
 
 
-class InformationBottleneck(ClusterMixin, BaseEstimator):
+class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
     """Clusters of counts that keep as much information about the features as possible.
 
     Parameters
@@ -238,6 +253,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
     'cat'
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"input_tags.positive_only": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "method": [StrOptions({"sequential", "agglomerative"})],
@@ -273,12 +289,6 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters.
 
@@ -305,16 +315,25 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
                     f"{len(used)} rows with counts (n_samples={X.shape[0]}) cannot fill "
                     f"n_clusters={self.n_clusters}: give more rows or fewer clusters."
                 )
-            self.mean_weight_ = float(weight[used].mean())
-            counts = self._weighted(X[used], weight[used] / self.mean_weight_)
+            mean_weight = float(weight[used].mean())
+            counts = weighted(X[used], weight[used] / mean_weight)
+            solve = self._merge if self.method == "agglomerative" else self._sweep  # from `n_init` starts
+            solution = solve(counts)
+            clusters = make_clusters(counts, solution.labels, self.n_clusters)
+            kept, most = information(clusters.weights), rows_information(counts)
             for name in ("children_", "merge_losses_"):
                 self.__dict__.pop(name, None)  # of an earlier fit
-            labels = self._merge(counts) if self.method == "agglomerative" else self._sweep(counts)
-            self._keep(counts, labels)
+            if solution.children is not None:
+                self.children_, self.merge_losses_ = solution.children, solution.losses
+            self.mean_weight_, self.cluster_weights_ = mean_weight, clusters.totals
+            self.feature_proba_ = np.ascontiguousarray((clusters.weights / clusters.totals).T)
+            self.mutual_information_, self.information_share_ = kept, kept / most if most > 0 else 1.0
+            self.trace_, self.n_iter_ = solution.monitor.trace, solution.monitor.n_iter
+            has_counts = self._row_weights(X) > 0
+            self.n_empty_ = int(np.sum(~has_counts))
             self.labels_ = np.full(X.shape[0], -1, np.int64)
-            self.labels_[used] = labels
-            self.n_empty_ = int(X.shape[0] - np.count_nonzero(self._row_weights(X)))
-            rest = np.flatnonzero((self.labels_ < 0) & (self._row_weights(X) > 0))  # rows of weight 0
+            self.labels_[used] = solution.labels
+            rest = np.flatnonzero(has_counts & (weight == 0))
             if len(rest):
                 self.labels_[rest] = self._assign(X[rest])
         return self
@@ -329,15 +348,9 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         length = np.asarray(X.sum(axis=1), np.float64).ravel()
         return length if self.row_weight == "length" else np.where(length > 0, 1.0, 0.0)
 
-    def _weighted(self, X: sp.csr_array, weight: Matrix) -> Counts:
-        """Scale rows to their weights."""
-        length = np.asarray(X.sum(axis=1)).ravel()
-        data = X.data * np.repeat(weight / np.where(length > 0, length, 1.0), np.diff(X.indptr))
-        return Counts(sp.csr_array((data, X.indices, X.indptr), shape=X.shape), weight)
-
-    def _sweep(self, counts: Counts) -> Ints:
+    def _sweep(self, counts: Counts) -> Solution:
         """Sequential clusters: all starts until few rows move, then the best one."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = draw_seed(self.random_state)
 
         def start(number: int) -> Run:
             rng = np.random.default_rng([seed, number])
@@ -352,43 +365,30 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         monitor = best.monitor
         if monitor.value > self.tol:
             run_sweeps(counts, best.clusters, best.value, best.rng, self.tol, monitor)
-        self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
         if monitor.value > self.tol:
             warn_caller(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter}: {monitor.value:.2g} of the rows moved "
                 f"in the last sweep, more than tol={self.tol:g}. Increase max_iter or tol.",
                 ConvergenceWarning,
             )
-        return best.clusters.labels
+        return Solution(best.clusters.labels, monitor)
 
-    def _merge(self, counts: Counts) -> Ints:
+    def _merge(self, counts: Counts) -> Solution:
         """Agglomerative clusters."""
         n_rows, n_features = counts.X.shape
         require_memory(8 * n_rows**2, f"The losses of all pairs of {n_rows} rows", "Use method='sequential'.")
         X, D = counts.X, np.empty((n_rows, n_rows))
-        self.children_, losses = merge_all(X.indptr, X.indices, X.data, counts.row_sum, n_features, D)
-        self.merge_losses_ = losses / counts.total
-        labels = cut_tree(self.children_, self.n_clusters)
+        children, losses = merge_all(X.indptr, X.indices, X.data, counts.row_sum, n_features, D)
+        losses = losses / counts.total
         monitor = Monitor(self.tol, 1)
-        kept = rows_information(counts) - float(self.merge_losses_[: n_rows - self.n_clusters].sum())
+        kept = rows_information(counts) - float(losses[: n_rows - self.n_clusters].sum())
         monitor.record(kept, converged=True)
-        self.trace_, self.n_iter_ = monitor.trace, 1
-        return labels
-
-    def _keep(self, counts: Counts, labels: Ints) -> None:
-        """Set what describes the clusters."""
-        clusters = make_clusters(counts, labels, self.n_clusters)
-        weights = clusters.weights
-        self.mutual_information_ = information(weights)
-        most = rows_information(counts)
-        self.information_share_ = self.mutual_information_ / most if most > 0 else 1.0
-        self.feature_proba_ = np.ascontiguousarray((weights / clusters.totals).T)
-        self.cluster_weights_ = clusters.totals
+        return Solution(cut_tree(children, self.n_clusters), monitor, children, losses)
 
     def _assign(self, X: sp.csr_array) -> Ints:
         length = np.asarray(X.sum(axis=1)).ravel()
         weight = np.ones(X.shape[0]) if self.row_weight == "uniform" else length / self.mean_weight_
-        counts = self._weighted(X, np.where(length > 0, weight, 0.0))
+        counts = weighted(X, np.where(length > 0, weight, 0.0))
         weights = self.feature_proba_.T * self.cluster_weights_
         width = padded(self.n_clusters)
         state = np.zeros((X.shape[1], 2 * width))
@@ -436,7 +436,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         used = np.flatnonzero(labels >= 0)
         if not len(used):
             return 0.0
-        counts = self._weighted(X[used], self._row_weights(X)[used])
+        counts = weighted(X[used], self._row_weights(X)[used])
         clusters = make_clusters(counts, labels[used], self.n_clusters)
         return information(clusters.weights)
 

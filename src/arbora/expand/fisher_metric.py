@@ -35,14 +35,13 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Matrix
 from arbora.classify import MultinomialLogistic
 from arbora.core.chunks import require_memory, split
-from arbora.core.estimator import all_or_nothing
+from arbora.core.estimator import RowEstimator, all_or_nothing, require_y
 from arbora.core.validation import check_features
 from arbora.expand.groups import read_groups
 
@@ -132,7 +131,7 @@ def all_tangents(start: Matrix, end: Matrix, n_points: int) -> Matrix:
     return total / n_points
 
 
-class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FisherMetric(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Embed rows such that Euclidean distances count changes of the label distribution.
 
     The embedding ``2 sqrt(p(c | x))`` of a probabilistic classifier has the Fisher information of the labels as its
@@ -172,6 +171,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (300, 2)
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"target_tags.required": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict_proba"]), None],
         "C": [Interval(Real, 0, None, closed="neither")],
@@ -180,12 +180,6 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __init__(self, estimator: Any = None, *, C: float = 1.0) -> None:
         self.estimator = estimator
         self.C = C
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train the classifier on the labelled rows.
@@ -202,10 +196,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         with all_or_nothing(self):
             self._validate_params()
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from labels."
-                )
+            require_y(self, y, "it learns from labels")
             X = check_features(self, X, reset=True)
             groups = read_groups(y, X.shape[0])
             if groups.n_groups < 2:

@@ -7,8 +7,8 @@ diagonal or full. EM maximises
 
     Q = sum_i log p(c_i, x_i) + a sum_jc log xi_jc - (b/2) (log|Sigma| + tr(Sigma^-1 B)),
 
-where a is `smoothing`, b is `prior_weight` and B the covariance of all rows over the number of clusters; the prior
-keeps Sigma away from singular ones. Each step raises Q. Rows without a label add log p(x_i).
+where a is the `smoothing` and b the `weight` of the prior, and B the covariance of all rows over the number of
+clusters; the prior keeps Sigma away from singular ones. Each step raises Q. Rows without a label add log p(x_i).
 
 A new row has no label, so its memberships are marginal over the label:
 
@@ -32,19 +32,18 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import xlogy
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
-from arbora.core.estimator import all_or_nothing
+from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, read_options, require_y
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import run_kmeans, seed_centres
 from arbora.expand.clusters.constrained import Pool, normalized, one_hot
-from arbora.expand.groups import fit_space, group_moments, read_groups, to_space
+from arbora.expand.groups import FeatureSpace, Groups, fit_space, group_moments, read_groups, to_space
 from arbora.expand.transforms.base import warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
@@ -69,12 +68,18 @@ class Rows(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Smoothing of the label shares; inverse Wishart prior of the covariance, worth `weight` rows."""
+    """Smoothing of the label shares, and the rows that the prior of the covariance is worth."""
 
-    smoothing: float
-    weight: float
-    scale: Matrix
-    floor: float
+    smoothing: float = 0.1
+    weight: float = 1.0
+
+
+class Shape(NamedTuple):
+    """What the covariance may be: its shape, its inverse Wishart prior, and its bounds."""
+
+    covariance: str
+    scale: Matrix  # of the prior
+    floor: float  # of variances
     variance: float | None  # fixed variance of the spherical model
 
 
@@ -136,52 +141,50 @@ def e_step(model: DiscriminantMixture, rows: Rows) -> tuple[Stats, float]:
     return Stats(*(np.sum(field, axis=0) for field in zip(*parts, strict=True))), value
 
 
-def m_step(stats: Stats, rows: Rows, prior: Prior, covariance: str) -> DiscriminantMixture:
+def m_step(stats: Stats, rows: Rows, prior: Prior, shape: Shape) -> DiscriminantMixture:
     """Parameters that maximise Q given the statistics."""
-    n_rows, n_dims = rows.Z.shape
+    n_rows = len(rows.Z)
     size = np.maximum(stats.size, TINY)
     means = stats.sums / size[:, None]
     counts = stats.labels + prior.smoothing
     total = counts.sum(axis=1, keepdims=True)
     even = np.full_like(counts, 1 / rows.n_classes)
     label_proba = np.where(total > 0, counts / np.maximum(total, TINY), even)
-    scatter = rows.outer - means.T @ stats.sums + prior.weight * prior.scale
+    scatter = rows.outer - means.T @ stats.sums + prior.weight * shape.scale
     full = (scatter + scatter.T) / (2 * (n_rows + prior.weight))
-    return DiscriminantMixture(
-        stats.size / n_rows, label_proba, means, _shaped(full, covariance, prior, n_dims)
-    )
+    return DiscriminantMixture(stats.size / n_rows, label_proba, means, _shaped(full, shape))
 
 
-def _shaped(full: Matrix, covariance: str, prior: Prior, n_dims: int) -> Matrix:
+def _shaped(full: Matrix, shape: Shape) -> Matrix:
     """Best covariance of a shape; variances stay above the floor."""
-    if covariance == "full":
+    if shape.covariance == "full":
         values, vectors = np.linalg.eigh(full)
-        if values[0] < prior.floor:
-            full = (vectors * np.maximum(values, prior.floor)) @ vectors.T
+        if values[0] < shape.floor:
+            full = (vectors * np.maximum(values, shape.floor)) @ vectors.T
         return full
-    if covariance == "diagonal":
-        return np.diag(np.maximum(np.diag(full), prior.floor))
-    variance = float(np.trace(full)) / n_dims if prior.variance is None else prior.variance
-    return max(variance, prior.floor) * np.eye(n_dims)
+    if shape.covariance == "diagonal":
+        return np.diag(np.maximum(np.diag(full), shape.floor))
+    variance = float(np.trace(full)) / len(full) if shape.variance is None else shape.variance
+    return max(variance, shape.floor) * np.eye(len(full))
 
 
-def objective(model: DiscriminantMixture, log_likelihood: float, prior: Prior) -> float:
+def objective(model: DiscriminantMixture, log_likelihood: float, prior: Prior, shape: Shape) -> float:
     """Q: the log-likelihood plus the logarithms of the priors."""
     of_labels = float(xlogy(prior.smoothing, model.label_proba).sum())
     log_det = float(np.linalg.slogdet(model.covariance)[1])
-    trace = float(np.trace(np.linalg.solve(model.covariance, prior.scale)))
+    trace = float(np.trace(np.linalg.solve(model.covariance, shape.scale)))
     return log_likelihood + of_labels - prior.weight * (log_det + trace) / 2
 
 
 def run_em(
-    start: Stats, rows: Rows, prior: Prior, covariance: str, tol: float, max_iter: int
+    start: Stats, rows: Rows, prior: Prior, shape: Shape, tol: float, max_iter: int
 ) -> tuple[DiscriminantMixture, Monitor]:
     """EM from the statistics of a start."""
     monitor, stats, before, last = Monitor(tol, max_iter), start, np.nan, False
     while not last:
-        model = m_step(stats, rows, prior, covariance)
+        model = m_step(stats, rows, prior, shape)
         stats, likelihood = e_step(model, rows)
-        value = objective(model, likelihood, prior)
+        value = objective(model, likelihood, prior, shape)
         last = monitor.record(value, gain=(value - before) / len(rows.Z))
         before = value
     return model, monitor
@@ -212,9 +215,16 @@ def label_stats(rows: Rows, labels: Ints, n_clusters: int) -> Stats:
 
 _SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform
 _SMALLEST = 1e-10  # variance, in units of the variance of the rows
+_PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="left")] for name in Prior._fields}
 
 
-class MixtureDiscriminantClustering(BaseEstimator):
+def within_whitener(X: Any, groups: Groups, space: FeatureSpace) -> Matrix:
+    """Whitening of a feature space by the covariance of rows around the mean of their class."""
+    Z, codes = to_space(space, X[groups.labelled]), groups.codes[groups.labelled]
+    return whitening(group_moments(Z, codes, groups.n_groups, np.ones(len(Z))).within, _SHRINKAGE)
+
+
+class MixtureDiscriminantClustering(RowEstimator, BaseEstimator):
     """Clusters of rows that share a label distribution: a Gaussian mixture of rows and labels (MDA2).
 
     Parameters
@@ -227,10 +237,9 @@ class MixtureDiscriminantClustering(BaseEstimator):
         by their deviations. None: one factor for all features.
     variance : float, optional
         Fixed variance of the spherical covariance, in units of the scaled features. By default EM estimates it.
-    smoothing : float
-        Count that is added to every class of every cluster.
-    prior_weight : float
-        Rows that the prior of the covariance is worth. 0 gives maximum likelihood.
+    prior : dict, optional
+        ``"smoothing"``, default .1: count that is added to every class of every cluster. ``"weight"``, default 1:
+        rows that the prior of the covariance is worth. Both 0 give maximum likelihood.
     init : "k-means" or labels
         The start: k-means, or an integer cluster for each row (-1: none).
     n_init : int
@@ -259,6 +268,8 @@ class MixtureDiscriminantClustering(BaseEstimator):
     space_ : FeatureSpace
     scaling_ : ndarray of shape (n_dims, n_dims) or None
         Whitening of the feature space.
+    prior_ : dict
+        With all options.
     trace_ : Trace
         The objective never falls.
     n_iter_, n_features_in_ : int
@@ -275,13 +286,13 @@ class MixtureDiscriminantClustering(BaseEstimator):
     (array([[1., 0.]]), ['high', 'low'])
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"target_tags.required": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "covariance": [StrOptions({"spherical", "diagonal", "full"})],
         "scaling": [StrOptions({"within", "each"}), None],
         "variance": [Interval(Real, 0, None, closed="neither"), None],
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "prior_weight": [Interval(Real, 0, None, closed="left")],
+        "prior": [dict, None],
         "init": [StrOptions({"k-means"}), "array-like"],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
@@ -298,8 +309,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         covariance: str = "spherical",
         scaling: str | None = "within",
         variance: float | None = None,
-        smoothing: float = 0.1,
-        prior_weight: float = 1.0,
+        prior: dict[str, float] | None = None,
         init: Any = "k-means",
         n_init: int = 6,
         n_dims: Any = "auto",
@@ -312,8 +322,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         self.covariance = covariance
         self.scaling = scaling
         self.variance = variance
-        self.smoothing = smoothing
-        self.prior_weight = prior_weight
+        self.prior = prior
         self.init = init
         self.n_init = n_init
         self.n_dims = n_dims
@@ -321,12 +330,6 @@ class MixtureDiscriminantClustering(BaseEstimator):
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the mixture.
@@ -343,55 +346,44 @@ class MixtureDiscriminantClustering(BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: it models labels."
-                )
+            require_y(self, y, "it models labels")
+            prior = read_options("prior", self.prior, Prior, _PRIOR_CONSTRAINTS)
             X = check_features(self, X, reset=True)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            rows = self._prepare(X, y, seed)
-            model, monitor = self._solve(rows, seed)
-            self.parameters_ = model
+            self._refuse_pairings(X.shape[0])
+            groups, seed = read_groups(y, X.shape[0]), draw_seed(self.random_state)
+            scale, ones = "common" if self.scaling is None else "each", np.ones(X.shape[0])
+            space = fit_space(X, groups, ones, n_dims=self.n_dims, seed=seed, scale=scale)
+            whitener = within_whitener(X, groups, space) if self.scaling == "within" else None
+            Z = to_space(space, X) if whitener is None else to_space(space, X) @ whitener.T
+            rows = Rows(Z, groups.codes, groups.n_groups, Z.T @ Z)
+            model, monitor = self._solve(rows, prior, seed)  # EM from `n_init` starts
+            warn_unless_converged(self, monitor.converged)
+            self.space_, self.scaling_, self.classes_ = space, whitener, groups.classes
+            self.parameters_, self.prior_ = model, prior._asdict()
             self.weights_, self.label_proba_ = model.weights, model.label_proba
             self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
             self.labels_ = model.scores(rows.Z).argmax(axis=1)
-            warn_unless_converged(self, monitor.converged)
         return self
 
-    def _prepare(self, X: Any, y: Any, seed: int) -> Rows:
-        """Learn the feature space and map the rows to it."""
-        if X.shape[0] < self.n_clusters:
+    def _refuse_pairings(self, n_rows: int) -> None:
+        if n_rows < self.n_clusters:
             raise ValueError(
-                f"n_samples={X.shape[0]} rows cannot fill n_clusters={self.n_clusters}: give more rows or "
-                "fewer clusters."
+                f"n_samples={n_rows} rows cannot fill n_clusters={self.n_clusters}: give more rows or fewer clusters."
             )
         if self.variance is not None and self.covariance != "spherical":
             raise ValueError(
                 f"variance={self.variance:g} fixes the spherical covariance, but covariance={self.covariance!r}: "
                 "set covariance='spherical', or variance=None."
             )
-        groups = read_groups(y, X.shape[0])
-        weight = np.ones(X.shape[0])
-        scale = "common" if self.scaling is None else "each"
-        self.space_ = fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed, scale=scale)
-        Z, self.scaling_ = to_space(self.space_, X), None
-        known = groups.labelled
-        if self.scaling == "within":
-            moments = group_moments(Z[known], groups.codes[known], groups.n_groups, weight[known])
-            self.scaling_ = whitening(moments.within, _SHRINKAGE)
-            Z = Z @ self.scaling_.T
-        self.classes_ = groups.classes
-        return Rows(Z, groups.codes, groups.n_groups, Z.T @ Z)
 
-    def _solve(self, rows: Rows, seed: int) -> tuple[DiscriminantMixture, Monitor]:
-        """Run EM from all starts and keep the best."""
+    def _solve(self, rows: Rows, prior: Prior, seed: int) -> tuple[DiscriminantMixture, Monitor]:
+        """Run EM from all starts, and return the best run."""
         n_rows, n_dims = rows.Z.shape
         mean = rows.Z.mean(axis=0)
         total = rows.outer / n_rows - np.outer(mean, mean)
-        level = max(float(np.trace(total)) / n_dims, TINY**0.25)
-        floor = _SMALLEST * level
+        floor = _SMALLEST * max(float(np.trace(total)) / n_dims, TINY**0.25)
         scale = np.diag(np.maximum(np.diag(total), floor)) / self.n_clusters
-        prior = Prior(self.smoothing, self.prior_weight, scale, floor, self.variance)
+        shape = Shape(self.covariance, scale, floor, self.variance)
 
         def fit(start: int) -> tuple[DiscriminantMixture, Monitor]:
             if isinstance(self.init, str):
@@ -399,11 +391,11 @@ class MixtureDiscriminantClustering(BaseEstimator):
                 stats = start_stats(rows, self.n_clusters, start % 2 == 1, rng)
             else:
                 stats = label_stats(rows, self._given_labels(n_rows), self.n_clusters)
-            return run_em(stats, rows, prior, self.covariance, self.tol, self.max_iter)
+            return run_em(stats, rows, prior, shape, self.tol, self.max_iter)
 
         with ThreadEngine(self.n_jobs) as engine:
-            found = engine.map(fit, range(self.n_init if isinstance(self.init, str) else 1))
-        return found[int(np.argmax([monitor.objective for _, monitor in found]))]
+            fits = engine.map(fit, range(self.n_init if isinstance(self.init, str) else 1))
+        return fits[int(np.argmax([monitor.objective for _, monitor in fits]))]
 
     def _given_labels(self, n_rows: int) -> Ints:
         labels = np.asarray(self.init)

@@ -24,12 +24,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import TINY, Matrix
-from arbora.core.estimator import all_or_nothing
+from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, require_y
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.expand.clusters.clusterers import fit_kmeans
@@ -171,7 +170,7 @@ def fit_prior_mixture(
     return model, R, monitor
 
 
-class BayesianPriorMixture(BaseEstimator):
+class BayesianPriorMixture(RowEstimator, BaseEstimator):
     """Gaussian groups with a shared covariance and a shared prior of their means (BP).
 
     Parameters
@@ -217,6 +216,7 @@ class BayesianPriorMixture(BaseEstimator):
     [30, 30]
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"target_tags.required": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_new": [Interval(Integral, 0, None, closed="left")],
         "pool": [StrOptions({"mixed", "new"})],
@@ -249,12 +249,6 @@ class BayesianPriorMixture(BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
-
     def fit(self, X: Any, y: Any) -> Self:
         """Fit known and new groups together.
 
@@ -270,16 +264,12 @@ class BayesianPriorMixture(BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from groups."
-                )
+            require_y(self, y, "it learns from groups")
             X = check_features(self, X, reset=True)
             groups = read_groups(y, X.shape[0])
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            weight = np.ones(X.shape[0])
-            self.space_ = fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed)
-            pool = Pool(to_space(self.space_, X), groups.codes, groups.n_groups, weight)
+            seed, weight = draw_seed(self.random_state), np.ones(X.shape[0])
+            space = fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed)
+            pool = Pool(to_space(space, X), groups.codes, groups.n_groups, weight)
             n_new = min(self.n_new, len(pool.free))
             model, R, monitor = fit_prior_mixture(
                 pool,
@@ -292,7 +282,8 @@ class BayesianPriorMixture(BaseEstimator):
                 only_new=self.pool == "new",
             )
             warn_unless_converged(self, monitor.converged)
-            self.parameters_, self.trace_, self.n_iter_ = model, monitor.trace, monitor.n_iter
+            self.space_, self.parameters_ = space, model
+            self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
             self.known_classes_ = groups.classes
             self.classes_ = name_new_groups(groups.classes, n_new)
             codes = R.argmax(axis=1)

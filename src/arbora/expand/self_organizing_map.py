@@ -28,13 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import require_memory, split
-from arbora.core.estimator import all_or_nothing
+from arbora.core.estimator import RowEstimator, all_or_nothing
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_features
 from arbora.expand.groups import UNLABELLED, Groups, read_groups
@@ -104,7 +103,9 @@ def update_weights(X: Matrix, units: Ints, H: Matrix, weights: Matrix) -> Matrix
     return np.where(moved[:, None], (H @ sums) / np.where(moved, total, 1.0)[:, None], weights)
 
 
-class SelfOrganizingMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class SelfOrganizingMap(
+    RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
     """Map of rows on a grid, in the Euclidean or in a learned metric.
 
     Parameters
@@ -193,11 +194,6 @@ class SelfOrganizingMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         self.final_radius = final_radius
         self.n_epochs = n_epochs
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the metric, then the map.

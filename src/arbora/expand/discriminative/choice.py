@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,7 +152,9 @@ WIDE_GRID = (0.3, 3.0, 30.0)
 FEW_FEATURES = 50  # up to which the default strength needs no search
 N_FOLDS = 3
 _SEARCH_STARTS = 2
-_LEAST_GAIN = 1e-6  # of the evidence per row: further clusters may be empty
+_AUTO_CLUSTERS = 5  # with which the strength is chosen where the number is open
+_MAX_CLUSTERS = 20  # that "auto" tries
+_MIN_GAIN = 1e-6  # of the evidence per row: further clusters may be empty
 _SEARCH_ROWS = 20_000  # rows that a search uses
 _PATIENCE = 3  # candidates without a higher evidence before the search for a number ends
 
@@ -189,7 +192,7 @@ class HeldOut:
             serial = SerialEngine()
             found = fit_cells(known, known_labels, n_clusters, alpha, self.options, serial, shared=shared)
             counts = cells_of(rows, found.W, found.b, labels)[1]
-            return log_evidence(counts, labels, self.options.prior) / int(rows.n_rows)
+            return log_evidence(counts, labels, self.options.prior.labels) / int(rows.n_rows)
 
         return np.array(self.engine.map(measure, self.folds))
 
@@ -210,25 +213,72 @@ def candidates(most: int) -> list[int]:
     >>> candidates(12)
     [2, 3, 4, 5, 6, 7, 8, 10, 12]
     """
-    found = [2]
-    while found[-1] < most:
-        found.append(min(most, max(found[-1] + 1, round(found[-1] * 1.2))))
-    return found if most >= found[0] else []
+    numbers = [2]
+    while numbers[-1] < most:
+        numbers.append(min(most, max(numbers[-1] + 1, round(numbers[-1] * 1.2))))
+    return numbers if most >= numbers[0] else []
 
 
-def choose_n_clusters(held_out: HeldOut, most: int, alpha: float) -> tuple[int, dict[str, Any]]:
-    """Return the number of clusters with the highest held-out evidence; 1 if none beats independence."""
-    tried, scores = [1], [held_out(1, alpha)]
+def choose_n_clusters(held_out: HeldOut, numbers: list[int], alpha: float) -> tuple[int, dict[str, Any]]:
+    """Return the number of clusters with the highest held-out evidence, of rising ones the first."""
+    scores = [held_out(numbers[0], alpha)]
     best = 0
-    for n_clusters in candidates(most):
-        tried.append(n_clusters)
+    for n_clusters in numbers[1:]:
         scores.append(held_out(n_clusters, alpha))
-        if scores[-1].mean() > scores[best].mean() + _LEAST_GAIN:
-            best = len(tried) - 1
-        elif len(tried) - 1 - best >= _PATIENCE:
+        if scores[-1].mean() > scores[best].mean() + _MIN_GAIN:
+            best = len(scores) - 1
+        elif len(scores) - 1 - best >= _PATIENCE:
             break
-    return tried[best], {
-        "n_clusters": tried,
-        "mean_score": np.array([one.mean() for one in scores]),
-        "scores": np.array(scores),
-    }
+    mean = np.array([score.mean() for score in scores])
+    results = {"n_clusters": numbers[: len(scores)], "mean_score": mean, "scores": np.array(scores)}
+    return numbers[best], results
+
+
+class Choice(NamedTuple):
+    """Number of clusters and strength in use, whether the number was chosen, and the table of the candidates."""
+
+    n_clusters: int
+    alpha: float
+    is_chosen: bool
+    results: dict[str, Any]
+
+
+def choose(
+    rows: Rows, labels: Labels, n_clusters: Any, alpha: Any, options: Options, engine: Engine
+) -> Choice:
+    """Choose what the parameters `n_clusters` and `alpha` leave open, on held-out rows."""
+    n_labelled = int(labels.labelled.sum())
+    numbers = read_numbers(n_clusters, max(n_labelled // 2, 1))
+    n_fixed = numbers[0] if len(numbers) == 1 else min(_AUTO_CLUSTERS, numbers[-1])
+    grid, results = GRIDS[options.regularizer], dict[str, Any]()
+    is_wide = options.regularizer == "l2" and rows.n_features > FEW_FEATURES
+    if alpha not in ("auto", "cv"):
+        strength = float(alpha)
+    elif (alpha == "cv" or is_wide) and len(grid) > 1 and n_labelled > 2 * n_fixed:
+        is_fast = alpha == "auto"
+        held_out = HeldOut(rows, labels, options, engine, 1 if is_fast else N_FOLDS)
+        strength, results = choose_alpha(held_out, n_fixed, WIDE_GRID if is_fast else grid)
+    else:
+        strength = DEFAULTS[options.regularizer]
+    if isinstance(n_clusters, Integral):
+        return Choice(numbers[0], strength, False, results)
+    number, curve = choose_n_clusters(HeldOut(rows, labels, options, engine), numbers, strength)
+    return Choice(number, strength, True, {"of_alpha": results, **curve} if results else curve)
+
+
+def read_numbers(n_clusters: Any, most: int) -> list[int]:
+    """Numbers of clusters to try, rising; those above `most` are left out if there are others.
+
+    Examples
+    --------
+    >>> read_numbers("auto", 5), read_numbers([4, 2, 9], 5), read_numbers(9, 5)
+    ([1, 2, 3, 4, 5], [2, 4], [9])
+    """
+    if isinstance(n_clusters, str):
+        return [1, *candidates(min(_MAX_CLUSTERS, most))]
+    numbers = np.unique(np.atleast_1d(np.asarray(n_clusters)))
+    if not len(numbers) or numbers.dtype.kind not in "iu" or numbers[0] < 1:
+        raise ValueError(
+            f"n_clusters must be 'auto', an integer above 0 or several to try; got {n_clusters!r}."
+        )
+    return [int(number) for number in numbers if number <= most] or [int(numbers[0])]

@@ -14,8 +14,8 @@ methods smooth the counts (4.12): :math:`n_{ji} = \sum_{z: c = i} y_j(z)` with m
 - Prototypes (the thesis): :math:`y_j \propto \exp(-||z - m_j||^2 / \sigma^2)`.
 
 Errata of the thesis, corrected here: (4.13), (A.2) and (B.4) lack a factor 2; across numbers of clusters (4.11) needs
-the normaliser of the Dirichlet distributions (`log_evidence`). The equations are in `_discriminative.cost` (cost and
-gradient), `cells` (regularisers), `optimizers`, `starts`, `split_merge` and `evidence`.
+the normaliser of the Dirichlet distributions (`log_evidence`). The equations are in `cost` (cost and
+gradient, regularisers), `fitting` (optimisers, split-merge), `starts` and `choice` (evidence).
 """
 
 from __future__ import annotations
@@ -28,25 +28,23 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
+from arbora.core.estimator import (
+    Explorable,
+    RowEstimator,
+    all_or_nothing,
+    draw_seed,
+    read_options,
+    require_y,
+    warn_caller,
+)
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand.discriminative.choice import (
-    DEFAULTS,
-    FEW_FEATURES,
-    GRIDS,
-    N_FOLDS,
-    WIDE_GRID,
-    HeldOut,
-    choose_alpha,
-    choose_n_clusters,
-)
+from arbora.expand.discriminative.choice import choose
 from arbora.expand.discriminative.cost import (
     Rows,
     Scaling,
@@ -56,23 +54,30 @@ from arbora.expand.discriminative.cost import (
     standardised,
     totals,
 )
-from arbora.expand.discriminative.fitting import GRADIENT_METHODS, Options, Solution, fit_cells, without_empty
+from arbora.expand.discriminative.fitting import (
+    GRADIENT_METHODS,
+    Options,
+    Prior,
+    Solution,
+    fit_cells,
+    without_empty,
+)
 from arbora.expand.discriminative.labels import Labels, read_labels
 from arbora.expand.discriminative.reports import ClusterReports
 
-_STARTS = 10  # of gradient methods
+_STARTS, _ITERATIONS = 10, 300  # of gradient methods
 _MANY_LABELS, _FEW_ROWS = 20, 5  # more labels, with fewer rows each on average, look like a measurement
-_AUTO_CLUSTERS = 5  # with which "auto" chooses the strength of wide rows
+_PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="neither")] for name in Prior._fields}
 
 
-class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
+class DiscriminativeClustering(RowEstimator, ClusterReports, Explorable, BaseEstimator):
     """Clusters of rows that explain a label.
 
     Parameters
     ----------
-    n_clusters : int or "auto"
-        "auto" tries 1, 2, ... up to `max_clusters` and takes the number with the highest evidence on held-out rows;
-        clusters without rows are dropped.
+    n_clusters : int, "auto" or sequence of int
+        A sequence: the candidate with the highest evidence on held-out rows; clusters without rows are dropped.
+        "auto" tries 1, 2, ... up to 20.
     cells : {"linear", "prototype"}
         Shape of the clusters: cells of linear functions, or of the nearest prototype.
     optimizer : {"lbfgs", "cg", "annealing", "stochastic"}
@@ -85,10 +90,10 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         Strength of the regulariser. For "vq" and "mog" it is divided by the distortion of k-means, so that it has no
         unit. "auto" is .3 for "l2" with up to 50 features and a choice among .3, 3 and 30 on held-out rows above,
         .1 for "entropy" and "vq", .3 for "mog". "cv" chooses from a wider grid on held-out rows.
-    prior : float
-        Dirichlet prior of the labels in a cluster: rows of each label that are added to each cluster.
-    smoothing : float
-        Prototypes: squared width of the memberships, in units of the distortion of k-means.
+    prior : dict, optional
+        ``"labels"``, default 1: Dirichlet prior of the labels in a cluster, as rows of each label that are added to
+        each cluster. ``"smoothing"``, default .09: squared width of the memberships of prototypes, in units of the
+        distortion of k-means.
     scale : {"standard"} or None
         "standard" divides each feature by its deviation.
     init : {"auto", "posterior", "vq", "random"}
@@ -97,17 +102,13 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     n_init : int, optional
         Number of starts; the best objective wins. Default: 10 for gradient methods, which make short runs on at most
         5,000 rows from all starts and go on from the best three; otherwise 1.
-    split_merge : bool
-        Linear cells: leave local optima by merging two clusters and splitting a third.
-    max_clusters : int
-        Largest number that ``n_clusters="auto"`` tries.
     tol : float
-        Gain of the objective per row at which gradient methods stop.
-    max_iter : int
-        Most iterations of gradient methods.
-    n_steps : int, optional
-        Steps of "annealing" (default 5,000 for each cluster; the thesis has 100,000) and "stochastic" (rows; default
-        100,000 for each cluster with prototypes, at least two passes over the rows with linear cells).
+        Gain of the objective per row at which gradient methods stop. Linear cells then leave local optima by merging
+        two clusters and splitting a third.
+    max_iter : int, optional
+        Most iterations of gradient methods (default 300), or the steps of "annealing" (default 5,000 for each
+        cluster; the thesis has 100,000) and "stochastic" (rows; default 100,000 for each cluster with prototypes, at
+        least two passes over the rows with linear cells).
     n_jobs : int, optional
         Threads over starts and folds. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -133,6 +134,8 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     label_proba_ : ndarray of shape (n_clusters, n_labels)
         Posterior mean of p(label | cluster).
     alpha_ : float
+    prior_ : dict
+        With all options.
     cv_results_ : dict
         Held-out evidence per row of the candidates of "cv" and "auto".
     start_objectives_ : list of float
@@ -156,22 +159,19 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     1         136   136       0
     """
 
+    _tags: ClassVar[dict[str, Any]] = {"target_tags.required": True}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_clusters": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_clusters": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like"],
         "cells": [StrOptions({"linear", "prototype"})],
         "optimizer": [StrOptions({"lbfgs", "cg", "annealing", "stochastic"})],
         "regularizer": [StrOptions({"l2", "entropy", "vq", "mog"}), None],
         "alpha": [StrOptions({"auto", "cv"}), Interval(Real, 0, None, closed="left")],
-        "prior": [Interval(Real, 0, None, closed="neither")],
-        "smoothing": [Interval(Real, 0, None, closed="neither")],
+        "prior": [dict, None],
         "scale": [StrOptions({"standard"}), None],
         "init": [StrOptions({"auto", "posterior", "vq", "random"})],
         "n_init": [Interval(Integral, 1, None, closed="left"), None],
-        "split_merge": ["boolean"],
-        "max_clusters": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -185,16 +185,12 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         optimizer: str = "lbfgs",
         regularizer: str | None = "l2",
         alpha: Any = "auto",
-        prior: float = 1.0,
-        smoothing: float = 0.09,
+        prior: dict[str, float] | None = None,
         scale: str | None = "standard",
         init: str = "auto",
         n_init: int | None = None,
-        split_merge: bool = True,
-        max_clusters: int = 20,
         tol: float = 1e-5,
-        max_iter: int = 300,
-        n_steps: int | None = None,
+        max_iter: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -205,24 +201,14 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         self.regularizer = regularizer
         self.alpha = alpha
         self.prior = prior
-        self.smoothing = smoothing
         self.scale = scale
         self.init = init
         self.n_init = n_init
-        self.split_merge = split_merge
-        self.max_clusters = max_clusters
         self.tol = tol
         self.max_iter = max_iter
-        self.n_steps = n_steps
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Find clusters.
@@ -241,15 +227,11 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
-            self._refuse_pairings()
+            require_y(self, y, "give the labels to explain")
+            options = self._options()
             X = check_features(self, X, reset=True)
             labels = read_labels(y, X.shape[0], type(self).__name__)
-            n_labelled = int(labels.labelled.sum())
-            self._check_size(n_labelled)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            options = self._options(seed)
-            if self.optimizer == "stochastic" and self.cells == "prototype" and len(labels.classes) > 1:
-                raise ValueError("optimizer='stochastic' of prototypes takes one label column: use 'lbfgs'.")
+            self._refuse_pairings(labels)
             scaling = fit_scaling(X, self.scale)
             rows = standardised(X, scaling)
             with (
@@ -258,16 +240,21 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
                 Progress(None, type(self).__name__, self.verbose) as progress,
             ):
                 warnings.simplefilter("ignore", ConvergenceWarning)  # of starts, which are short on purpose
-                self._choose(rows, labels, n_labelled, options, engine)
-                found = fit_cells(rows, labels, self.n_clusters_, self.alpha_, options, engine, progress)
-            if self.n_clusters == "auto":
-                found = without_empty(found, rows)
-            self._keep(found, rows, labels, scaling)
-        self._warn(found, labels)
+                # Numbers and strengths that are to be chosen: trains each candidate on 3 folds (1 for "auto").
+                choice = choose(rows, labels, self.n_clusters, self.alpha, options, engine)
+                solution = fit_cells(rows, labels, choice.n_clusters, choice.alpha, options, engine, progress)
+            if choice.is_chosen:
+                solution = without_empty(solution, rows)
+            self.alpha_, self.prior_ = choice.alpha, options.prior._asdict()
+            self.__dict__.pop("cv_results_", None)  # of an earlier fit
+            if choice.results:
+                self.cv_results_ = choice.results
+            self._assign(solution, rows, labels, scaling)
+        self._warn(solution, labels, options, is_chosen=choice.is_chosen)
         return self
 
-    def _refuse_pairings(self) -> None:
-        """Refuse combinations of parameters that do not exist, naming one that does."""
+    def _refuse_pairings(self, labels: Labels) -> None:
+        """Refuse combinations that do not exist, naming one that does."""
         linear, optimizer, regularizer = self.cells == "linear", self.optimizer, self.regularizer
         if linear and optimizer == "annealing":
             raise ValueError("optimizer='annealing' moves prototypes: set cells='prototype', or use 'lbfgs'.")
@@ -281,88 +268,62 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
             raise ValueError(
                 f"optimizer='stochastic' has no regularizer={regularizer!r}: use 'l2', 'entropy' or None."
             )
-
-    def _check_size(self, n_labelled: int) -> None:
-        wanted = 2 if self.n_clusters == "auto" else int(self.n_clusters)
-        if n_labelled < wanted:
+        if optimizer == "stochastic" and not linear and len(labels.classes) > 1:
+            raise ValueError("optimizer='stochastic' of prototypes takes one label column: use 'lbfgs'.")
+        n_labelled = int(labels.labelled.sum())
+        n_needed = int(self.n_clusters) if isinstance(self.n_clusters, Integral) else 2
+        if n_labelled < n_needed:
             raise ValueError(
                 f"X has {n_labelled} sample{'s' * (n_labelled != 1)} with a label, fewer than n_clusters="
                 f"{self.n_clusters}: ask for fewer clusters, or label more rows."
             )
 
-    def _options(self, seed: int) -> Options:
-        init = self.init
-        if init == "auto":
-            init = "posterior" if self.cells == "linear" else "vq"
-        n_init = self.n_init
-        if n_init is None:
-            n_init = _STARTS if self.optimizer in GRADIENT_METHODS else 1
+    def _options(self) -> Options:
+        """Read the parameters of a fit; "auto" and None become numbers and names."""
+        gradient = self.optimizer in GRADIENT_METHODS
+        init = ("posterior" if self.cells == "linear" else "vq") if self.init == "auto" else self.init
+        n_init = self.n_init or (_STARTS if gradient else 1)
+        max_iter = self.max_iter or (_ITERATIONS if gradient else None)
+        prior = read_options("prior", self.prior, Prior, _PRIOR_CONSTRAINTS)
+        seed = draw_seed(self.random_state)
         return Options(
-            self.cells, self.optimizer, self.regularizer, init, n_init, self.split_merge, self.smoothing,
-            self.prior, self.tol, self.max_iter, self.n_steps, seed,
-        )  # fmt: skip
+            self.cells, self.optimizer, self.regularizer, init, n_init, True, prior, self.tol, max_iter, seed
+        )
 
-    def _choose(
-        self, rows: Rows, labels: Labels, n_labelled: int, options: Options, engine: ThreadEngine
-    ) -> None:
-        """Set `alpha_`, `n_clusters_` and `cv_results_`."""
-        results: dict[str, Any] = {}
-        most = min(self.max_clusters, max(n_labelled // 2, 1))
-        given = min(_AUTO_CLUSTERS, most) if self.n_clusters == "auto" else int(self.n_clusters)
-        grid = GRIDS[self.regularizer]
-        wide = self.regularizer == "l2" and rows.n_features > FEW_FEATURES
-        if self.alpha not in ("auto", "cv"):
-            self.alpha_ = float(self.alpha)
-        elif (self.alpha == "cv" or wide) and len(grid) > 1 and n_labelled > 2 * given:
-            wide = self.alpha == "auto"
-            held_out = HeldOut(rows, labels, options, engine, 1 if wide else N_FOLDS)
-            self.alpha_, results = choose_alpha(held_out, given, WIDE_GRID if wide else grid)
-        else:
-            self.alpha_ = DEFAULTS[self.regularizer]
-        self.n_clusters_: int = given
-        if self.n_clusters == "auto":
-            held_out = HeldOut(rows, labels, options, engine)
-            self.n_clusters_, curve = choose_n_clusters(held_out, most, self.alpha_)
-            results = {"of_alpha": results, **curve} if results else curve
-        if results:
-            self.cv_results_ = results
-        elif hasattr(self, "cv_results_"):
-            del self.cv_results_
-
-    def _keep(self, found: Solution, rows: Rows, labels: Labels, scaling: Scaling) -> None:
+    def _assign(self, solution: Solution, rows: Rows, labels: Labels, scaling: Scaling) -> None:
         with np.errstate(divide="ignore"):
             self.mean_, self.scale_ = scaling.mean, 1 / scaling.inverse
-        self.coef_, self.intercept_, self.n_clusters_ = found.W, found.b, len(found.W)
+        self.coef_, self.intercept_, self.n_clusters_ = solution.W, solution.b, len(solution.W)
         self.prototypes_ = None
-        M = found.prototypes
-        if M is None and len(found.W) <= rows.n_features + 1:
-            M = prototypes_of(found.W, found.b, 1.0)
+        M = solution.prototypes
+        if M is None and len(solution.W) <= rows.n_features + 1:
+            M = prototypes_of(solution.W, solution.b, 1.0)
         if M is not None:
             back = np.where(scaling.inverse > 0, self.scale_, 0.0)
             self.prototypes_ = M * back + self.mean_
-        self.labels_, counts = cells_of(rows, found.W, found.b, labels)
+        self.labels_, counts = cells_of(rows, solution.W, solution.b, labels)
         self.classes_ = labels.classes[0] if len(labels.classes) == 1 else labels.classes
         self.label_counts_ = counts.T
         size = totals(counts, labels.offsets)[labels.variable]
-        n0 = self.prior * np.diff(labels.offsets)[labels.variable]
-        self.label_proba_ = ((counts + self.prior) / (size + n0[:, None])).T
-        self.trace_, self.n_iter_ = found.monitor.trace, found.monitor.n_iter
-        self.start_objectives_ = [float(value) for value in found.starts]
+        n0 = self.prior_["labels"] * np.diff(labels.offsets)[labels.variable]
+        self.label_proba_ = ((counts + self.prior_["labels"]) / (size + n0[:, None])).T
+        self.trace_, self.n_iter_ = solution.monitor.trace, solution.monitor.n_iter
+        self.start_objectives_ = [float(value) for value in solution.starts]
 
-    def _warn(self, found: Solution, labels: Labels) -> None:
+    def _warn(self, solution: Solution, labels: Labels, options: Options, *, is_chosen: bool) -> None:
         most = max(len(names) for names in labels.classes)
         if most > _MANY_LABELS and most * _FEW_ROWS > int(labels.labelled.sum()):
             warn_caller(
                 f"y has {most} labels, fewer than {_FEW_ROWS} rows for each. If y is a measurement, bin it first, "
                 "for example with numpy.digitize."
             )
-        if not found.monitor.converged:
+        if not solution.monitor.converged:
             warn_caller(
-                f"{type(self).__name__} stopped at max_iter={self.max_iter} before the gain per row fell below "
+                f"{type(self).__name__} stopped at max_iter={options.max_iter} before the gain per row fell below "
                 f"tol={self.tol:g}. Increase max_iter or tol, or regularise more.",
                 ConvergenceWarning,
             )
-        if self.n_clusters == "auto" and self.n_clusters_ == 1:
+        if is_chosen and self.n_clusters_ == 1:
             warn_caller(
                 "no number of clusters tells more about held-out labels than chance: n_clusters_ is 1. The features "
                 "may not be related to the labels; set n_clusters to find clusters anyway."

@@ -348,6 +348,13 @@ _STEPS_EACH = {"annealing": 5_000, "stochastic": 100_000}  # for each cluster, o
 _FEWEST_VISITS, _MOST_VISITS = 200_000, 2_000_000  # rows that mini-batches visit
 
 
+class Prior(NamedTuple):
+    """Rows of each label that are added to each cluster; squared width of the memberships of prototypes."""
+
+    labels: float = 1.0
+    smoothing: float = 0.09
+
+
 class Options(NamedTuple):
     """Parameters of the estimator that a fit needs."""
 
@@ -357,11 +364,9 @@ class Options(NamedTuple):
     init: str
     n_init: int
     split_merge: bool
-    smoothing: float
-    prior: float
+    prior: Prior
     tol: float
-    max_iter: int
-    n_steps: int | None
+    max_iter: int | None  # steps of "annealing" and "stochastic"; None: as many as the problem asks for
     seed: int
 
     @property
@@ -424,10 +429,10 @@ def fit_cells(
     strength, width = alpha, None
     if options.regularizer in DENSITY_MODELS or not options.linear:
         distortion = quantized(sample.dense(slice(0, sample.n_rows)), n_clusters, rng)[1]
-        width = None if options.linear else max(options.smoothing * distortion, 1e-300)
+        width = None if options.linear else max(options.prior.smoothing * distortion, 1e-300)
         if options.regularizer in DENSITY_MODELS:
             strength = alpha / max(distortion, 1e-300)
-    whole = Problem(rows, labels, n_clusters, options.prior, options.regularizer, strength)
+    whole = Problem(rows, labels, n_clusters, options.prior.labels, options.regularizer, strength)
     part = whole if sample is rows else whole._replace(rows=sample, labels=labels.take(sampled))
     shared = {} if shared is None else shared
     if "posteriors" not in shared:
@@ -446,7 +451,7 @@ def fit_cells(
 
 def _one_cell(rows: Rows, labels: Labels, options: Options) -> Solution:
     W, b = np.zeros((1, rows.n_features)), np.zeros(1)
-    value = hard_cost(Problem(rows, labels, 1, options.prior, options.regularizer), W, b)
+    value = hard_cost(Problem(rows, labels, 1, options.prior.labels, options.regularizer), W, b)
     monitor = Monitor(options.tol, 1)
     monitor.record(value, change=0.0)
     return Solution(
@@ -498,8 +503,8 @@ def _descend_all(
     progress: Any,
 ) -> tuple[Descent, list[float]]:
     """Gradient method from all starts on the sample, split-merge of the best, then all rows."""
+    assert options.max_iter is not None
     how: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
-
     short = how | {"max_iter": min(options.max_iter, _SHORT_RUN)}
 
     def run(one: tuple[int, int]) -> Descent:
@@ -526,9 +531,9 @@ def _sample_steps(setting: _Setting, whole: Problem, number: int, seed: int, opt
     start = _start(setting, number, rng, options)
     if options.linear:
         visits = max(min(10 * whole.rows.n_rows, _MOST_VISITS), 2 * whole.rows.n_rows, _FEWEST_VISITS)
-        return adapt_linear(whole, start, rng, options.n_steps or visits)
+        return adapt_linear(whole, start, rng, options.max_iter or visits)
     assert setting.width is not None
-    n_steps = options.n_steps or _STEPS_EACH[options.optimizer] * whole.n_clusters
+    n_steps = options.max_iter or _STEPS_EACH[options.optimizer] * whole.n_clusters
     if options.optimizer == "annealing":
         return anneal_prototypes(whole, start, setting.width, rng, n_steps)
     return adapt_prototypes(whole, start, setting.width, rng, n_steps)

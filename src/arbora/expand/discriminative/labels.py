@@ -64,10 +64,6 @@ def read_labels(y: Any, n_rows: int, name: str) -> Labels:
            [ 1, -1],
            [ 0,  3]], dtype=int32)
     """
-    if y is None:
-        raise ValueError(
-            f"{name} requires y to be passed, but the target y is None: give the labels to explain."
-        )
     columns = columns_of(y, n_rows)
     read = [_read(column, n_rows, number, len(columns), name) for number, column in enumerate(columns)]
     start = np.concatenate([[0], np.cumsum([one.n_groups for one in read])[:-1]]).astype(np.int64)

@@ -127,7 +127,7 @@ class ClusterReports:
     classes_: Any
     coef_: Matrix
     intercept_: Matrix
-    prior: float
+    prior_: dict[str, float]
     _rows: Any
 
     def _counts(self, X: Any, y: Any) -> tuple[Matrix, Labels]:
@@ -161,7 +161,7 @@ class ClusterReports:
         float
         """
         counts, labels = self._counts(X, y)
-        return -cost_of_counts(counts, labels, self.prior) / int(labels.labelled.sum())
+        return -cost_of_counts(counts, labels, self.prior_["labels"]) / int(labels.labelled.sum())
 
     def log_evidence(self, X: Any, y: Any) -> float:
         """Log evidence of the labels given the clusters: (4.11) with its normaliser, summed over the rows.
@@ -175,7 +175,7 @@ class ClusterReports:
         -------
         float
         """
-        return log_evidence(*self._counts(X, y), self.prior)
+        return log_evidence(*self._counts(X, y), self.prior_["labels"])
 
     def log_bayes_factor(self, X: Any, y: Any) -> float:
         """Log Bayes factor of "labels depend on the cluster" against "they do not".
@@ -191,7 +191,7 @@ class ClusterReports:
         -------
         float
         """
-        return log_bayes_factor(*self._counts(X, y), self.prior)
+        return log_bayes_factor(*self._counts(X, y), self.prior_["labels"])
 
     def contingency_table(self, X: Any, y: Any, *, variable: int = 0) -> Contingency:
         """Rows by cluster and label, with expected counts, adjusted residuals and Pearson's test.
