@@ -10,9 +10,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 demo: $(VENV)/.demo
 	$(BIN)/arbora demo
 
-# The kernels, a fit of every estimator and the command line. The first run compiles the kernels.
+# Fits of every estimator beside known results, and the command line. The first run compiles the kernels.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m quick $$(grep -rl --include='*.py' 'mark\.quick' tests) $(PYTEST)
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m quick $$(grep -rl --include='*.py' 'mark\.quick' tests) $(PYTEST)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder tests src $(PYTEST)

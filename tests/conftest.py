@@ -23,9 +23,21 @@ _SLOWEST = (
 )  # fmt: skip
 
 
+# Commands, servers and pages print warnings, and their examples are small. All other tests assert what they expect.
+_WARN = ("app", "cli", "datasets", "docs", "explore", "fuzz")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the tests of the slowest files to the front."""
-    order = {Path(__file__).parent / name: number for number, name in enumerate(_SLOWEST)}
+    """Move the slowest files to the front; say which tests share what is compiled or fitted, for `make quick`."""
+    here = Path(__file__).parent
+    for item in items:
+        row = getattr(item, "callspec", None) and item.callspec.params.get("row")
+        package = row.cls.__module__.split(".")[1] if hasattr(row, "cls") else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(package))
+        is_test = item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] not in _WARN
+        if not is_test or isinstance(item, pytest.DoctestItem):
+            item.add_marker(pytest.mark.filterwarnings("always::UserWarning"))
+    order = {here / name: number for number, name in enumerate(_SLOWEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 

@@ -24,6 +24,9 @@ from support.contract import Data
 from support.excuses import WEIGHTS, excuses, name_of
 from support.registry import REGISTRY
 
+# Chains of a few sweeps, and solvers of scikit-learn at tolerances that nothing reaches, do not converge.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 NUMERIC = [row for row in REGISTRY if row.numeric]
 
 every = pytest.mark.parametrize("row", REGISTRY, ids=lambda row: row.cls.__name__)
@@ -89,6 +92,7 @@ def test_every_public_estimator_has_a_row():
                 assert thing in registered, f"{name} has no row in tests/support/registry.py"
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of data that the checks choose
 @parametrize_with_checks([row.cls(**row.quick) for row in NUMERIC], expected_failed_checks=excuses)
 def test_scikit_learn_checks(estimator, check):
     """An excused check that passes fails: `xfail_strict` of pyproject.toml."""

@@ -49,6 +49,7 @@ def test_longer_rows_have_a_lower_cost_and_the_same_predictions(estimator, spars
 
 
 @pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_given_cost_is_kept(estimator):
     X, y = blobs(80)
     assert estimator(2, random_state=0).fit(X, y).C_ == 2.0

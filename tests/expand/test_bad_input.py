@@ -8,6 +8,9 @@ import scipy.sparse as sp
 
 from arbora import expand
 
+# Random rows: new groups are often empty.
+pytestmark = pytest.mark.filterwarnings("ignore:n_new=:UserWarning")
+
 TRANSFORMERS = [name for name in expand.__all__ if name.endswith("Transform")]
 CLUSTERERS = ["ExpandClusters", "BayesianPriorMixture"]
 TWO_GROUPS = {  # what cannot learn from a single group

@@ -8,8 +8,6 @@ from arbora.kernels.linear.accumulate import count_walks, fill_costs
 from arbora.kernels.linear.coupled import mark_movable
 from arbora.kernels.triples import to_triples
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.mark.parametrize("some", [False, True], ids=["all rows", "some rows"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -7,8 +7,6 @@ from scipy.special import xlogy
 
 from arbora.kernels.bottleneck import assign_rows, fill_state, logarithms, merge_all, sweep
 
-pytestmark = pytest.mark.quick
-
 
 def counts(n_rows=30, n_features=12, seed=0):
     rng = np.random.default_rng(seed)

@@ -15,8 +15,6 @@ from arbora.kernels.linear.logistic import sweep_logistic
 from support.coordinate_twins import TOLERANCE, best, shuffle, start
 from support.linear_problems import Problem, conjugate, loss_value, random_problem
 
-pytestmark = pytest.mark.quick
-
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 ALL_LOSSES = pytest.mark.parametrize("loss", list(LOSSES))
 HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

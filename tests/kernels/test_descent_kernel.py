@@ -12,8 +12,6 @@ from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
-pytestmark = pytest.mark.quick
-
 N_FEATURES = 40
 
 

@@ -16,8 +16,6 @@ from arbora.kernels.linear.logistic import (
 from support.coordinate_twins import TOLERANCE, best, start
 from support.linear_problems import random_problem
 
-pytestmark = pytest.mark.quick
-
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 BIASES = pytest.mark.parametrize("bias", [0.0, 2.5])
 DENSITIES = pytest.mark.parametrize("density", [0.4, 1.0])

@@ -1,11 +1,8 @@
 """The kernel of large margins against NumPy."""
 
 import numpy as np
-import pytest
 
 from arbora.kernels.discriminative import margin_losses
-
-pytestmark = pytest.mark.quick
 
 
 def margin_losses_twin(Z, A, share, targets, impostors, width, push):

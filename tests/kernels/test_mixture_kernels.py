@@ -19,8 +19,6 @@ from arbora.infer.mixture.statistics import (
     row_chunks,
 )
 
-pytestmark = pytest.mark.quick
-
 
 def random_rows(n_samples=40, n_features=7, density=0.5, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)

@@ -17,8 +17,6 @@ from arbora.kernels.gibbs import partitions as losses
 from arbora.kernels.gibbs import partitions as moves
 from support.gaussian_problems import FORMS, log_marginal, log_student, loss, random_scale
 
-pytestmark = pytest.mark.quick
-
 forms = pytest.mark.parametrize("form", FORMS)
 
 

@@ -17,8 +17,6 @@ from arbora.kernels.linear.softmax import (
 )
 from support.multinomial_problems import dual_value, objective, random_problem, tree_factor
 
-pytestmark = pytest.mark.quick
-
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 

@@ -17,8 +17,6 @@ from arbora.kernels.gibbs.topics import (
 from arbora.kernels.random import draw_index, draw_tables, next_unit, seed_state
 from support import topic_twins as twins
 
-pytestmark = pytest.mark.quick
-
 T, K, V, WIDTH = 11, 3, 6, 0.2
 
 

@@ -62,6 +62,7 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
     ],
     ids=["squared, single", "squared, sets", "logistic, single", "logistic, sets"],
 )
+@pytest.mark.filterwarnings("ignore:C='cv' chose:UserWarning")
 def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch):
     monkeypatch.setattr(_search, "COARSE_TOL", 0.0)
     monkeypatch.setattr(_search, "MAX_ROUNDS", 10**6)
@@ -106,6 +107,7 @@ def test_every_fold_has_documents_of_every_class_that_has_enough():
         ([0.6, 0.5, 0.4, 0.3, 0.9], 4, 0.01),
     ],
 )
+@pytest.mark.filterwarnings("ignore:C='cv' chose:UserWarning")
 def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkeypatch):
     scores = iter(path)
     monkeypatch.setattr(_trials, "_judge", lambda *_: _trials.Judged(next(scores), np.zeros(5)))

@@ -22,6 +22,7 @@ def test_macro_scores_are_means_over_the_classes_of_the_fold():
     assert judged.values.mean() == pytest.approx(judged.score)
 
 
+@pytest.mark.filterwarnings("ignore:training stopped:sklearn.exceptions.ConvergenceWarning")
 def test_a_search_among_rough_fits_warns():
     rng = np.random.default_rng(0)
     y = np.arange(200) % 9

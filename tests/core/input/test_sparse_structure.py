@@ -114,6 +114,7 @@ def damage_like(X):
 
 
 @pytest.mark.parametrize("row", [row for row in REGISTRY if row.numeric], ids=lambda row: row.cls.__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_way_into_every_estimator_refuses_damage(row):
     data = row.data()
     model = row.make(**row.quick)
@@ -168,6 +169,7 @@ def test_one_wide_index_does_not_take_all_memory():
     [row for row in REGISTRY if row.numeric and row.cls.__module__.startswith("arbora.classify")],
     ids=lambda row: row.cls.__name__,
 )
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_huge_values_at_prediction_are_refused_as_in_fit(row):
     data = row.data()
     model = row.make(**row.quick).fit(data.X, data.y)

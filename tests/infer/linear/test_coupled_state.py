@@ -67,6 +67,7 @@ def test_a_complete_checkpoint_resumes_without_a_warning(problem, folder):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"?"), lambda path: path.unlink()])
+@pytest.mark.filterwarnings("ignore:piece .* is damaged:UserWarning")
 def test_missing_blocks_are_reported(problem, folder, damage):
     # The round with index 3, the last one begun, is odd: it began with the blocks of the even round before.
     for key in ("block-1-0", "block-2-0"):
