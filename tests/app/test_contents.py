@@ -7,6 +7,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from arbora.app.answers import Predictions, answer, chunks, predict_with_probability
 from arbora.app.contents.nodes import (
+    About,
     DocumentTree,
     describe_tree,
     draw_sample,
@@ -43,7 +44,7 @@ def filed(collection):
 def test_nodes_count_documents_at_and_below_them(collection):
     _, y = collection
     words = [[(f"word of {name}", 0.5)] for name in TREE.names]
-    described = describe_tree(filed(collection), words, list(map(str, TREE.names)))
+    described = describe_tree(filed(collection), words, list(map(str, TREE.names)), About())
     for node, name in zip(described.nodes, TREE.names, strict=True):
         inside = np.isin(y, [name, *TREE.descendants(name)])
         assert (node["name"], node["size"], node["own"]) == (name, inside.sum(), (y == name).sum())
@@ -59,7 +60,8 @@ def test_nodes_of_a_dag_name_their_other_parents(collection):
     X, _ = collection
     at = sp.csr_array(dag.indicator([["leaf"]] * X.shape[0]))
     nodes = {
-        node["name"]: node for node in describe_tree(DocumentTree(dag, X, at), [[]] * 4, list("rabl")).nodes
+        node["name"]: node
+        for node in describe_tree(DocumentTree(dag, X, at), [[]] * 4, list("rabl"), About()).nodes
     }
     assert nodes["leaf"]["parent"] == dag.id_of("b")
     assert nodes["leaf"]["more_parents"] == [dag.id_of("a"), dag.id_of("root")]
@@ -68,14 +70,15 @@ def test_nodes_of_a_dag_name_their_other_parents(collection):
 
 
 def test_the_sample_contains_all_referenced_documents(collection):
+    linear = {"layout": "linear"}
     described = describe_tree(
-        filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199], layout="linear"
+        filed(collection), [[]] * 7, [""] * 7, About(linear, sample=30), always=[3, 199]
     )
     assert len(described.sampled) == len(set(described.sampled.tolist())) == 30
     assert {3, 199} <= set(described.sampled.tolist())
     assert described.positions.shape == (30, 3)
     assert described.notices == ["A sample of 30 of 200 documents is shown."]
-    everything = describe_tree(filed(collection), [[]] * 7, [""] * 7, layout="linear")
+    everything = describe_tree(filed(collection), [[]] * 7, [""] * 7, About(linear))
     full = {node["name"]: everything.sampled[node["documents"][:2]].tolist() for node in everything.nodes}
     for node in described.nodes:  # 30 documents leave room for two of each node
         assert described.sampled[node["documents"]].tolist() == full[node["name"]]

@@ -85,10 +85,6 @@ def predict_with_probability(model: Any, X: Any) -> Predictions:
     model : fitted classifier
     X : sparse matrix of shape (n_samples, n_features)
 
-    Returns
-    -------
-    Predictions
-
     Examples
     --------
     >>> from arbora.classify import MultinomialLogistic

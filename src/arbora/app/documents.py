@@ -86,10 +86,6 @@ class Documents:
         fields : mapping of str to sequence, optional
             Further fields, one value per document.
 
-        Returns
-        -------
-        Documents
-
         Examples
         --------
         >>> Documents.from_texts(["fish swim", "trees grow"], ["sea", "land"]).ids

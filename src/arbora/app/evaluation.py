@@ -340,10 +340,6 @@ def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
         See `arbora.app.evaluation.evaluate`.
     names : sequence of str
         Names of the nodes by id.
-
-    Returns
-    -------
-    str
     """
     flat = len(evaluation["levels"]) <= 2 and evaluation["baseline"] is None
     parts = [_summary(evaluation), str(_score_table(evaluation, flat))]

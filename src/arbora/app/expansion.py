@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows
 from arbora.app.contents.groups import SURE, Membership, groups_content
-from arbora.app.contents.nodes import SAMPLE, Subject
+from arbora.app.contents.nodes import SAMPLE, About, Subject
 from arbora.app.contents.topics import without_empty
 from arbora.app.documents import Documents, join_documents
 from arbora.app.folder import Content
@@ -114,15 +114,11 @@ class ExpandedDocuments(NamedTuple):
             Largest number of documents to keep.
         settings : mapping, optional
             How the model was made.
-
-        Returns
-        -------
-        Content
         """
         names = feature_names(self.documents, self.vectorizer, self.X.shape[1])
         subject = Subject(self.estimator, self.X, self.documents, names, self.vectorizer)
         filed = Membership(self.estimator.labels_, self.probability, self.options.sure)
-        content = groups_content(subject, filed, sample=sample, settings=settings or {}, notices=self.notices)
+        content = groups_content(subject, filed, About(settings or {}, self.notices, sample))
         return content._replace(plan=plan_text(self.plan))
 
 
@@ -147,10 +143,6 @@ def expand_documents(
         More documents of the pile; their labels are ignored.
     verbose : int
         1: progress bars on a terminal.
-
-    Returns
-    -------
-    ExpandedDocuments
 
     Raises
     ------

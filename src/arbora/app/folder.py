@@ -436,10 +436,6 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     ----------
     path : path
 
-    Returns
-    -------
-    Folder
-
     Raises
     ------
     FileNotFoundError
@@ -554,10 +550,6 @@ class TextModel(Explorable):
         Parameters
         ----------
         path : path
-
-        Returns
-        -------
-        the fitted model
         """
         saved = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
         model = saved.get(cls._kind.replace(" ", "_")) if isinstance(saved, dict) else saved

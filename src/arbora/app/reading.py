@@ -49,10 +49,6 @@ def read_times(documents: Documents, field: str) -> Matrix:
     field : str
         Name of the field.
 
-    Returns
-    -------
-    ndarray of float64, or of datetime64[s]
-
     Examples
     --------
     >>> read_times(Documents.from_texts(["a", "b"], fields={"year": ["1999", 2001]}), "year")
@@ -184,7 +180,37 @@ _SUFFIXES = {
 
 
 class Source(NamedTuple):
-    """A file or folder and how to read it; `make_source` makes one from plain arguments."""
+    """A file or folder and how to read it; `make_source` makes one from plain arguments.
+
+    Attributes
+    ----------
+    path : str
+        File or folder; ``-`` is the standard input.
+    format : str
+        One of `FORMATS`, or "auto": by the name of the file, then by its content.
+    fields : Fields
+        Fields or columns to read.
+    label_separator : str or None
+        Separator of several labels in one string, such as a cell of a CSV file.
+    pattern : str
+        Glob of the files of a folder.
+    encoding : str
+        Encoding of the text; "auto": found from the content of each file.
+    n_features : int or None
+        svmlight: number of columns.
+    max_unpacked : int or None
+        Largest size of a compressed file when unpacked, in bytes; None: no limit.
+    separator : str
+        CSV: separator of cells; "auto": found from the header.
+    html : {"auto", "strip", "keep"}
+        Strip HTML files and texts that look like HTML, all texts, or none.
+    time : str or None
+        Field of dates or numbers that every document must have.
+    strict : bool
+        Whether a record that cannot be read is an error; by default such records are skipped and counted.
+    dedupe : bool
+        Whether documents with the same words as an earlier document, in the same order, are left out.
+    """
 
     path: str
     format: str = "auto"
@@ -209,62 +235,29 @@ class Source(NamedTuple):
 def make_source(
     path: str,
     *,
-    format: str = "auto",
     text: Sequence[str] | None = None,
     label: str | None = "label",
-    label_separator: str | None = None,
-    pattern: str = "*",
-    encoding: str = AUTO,
-    separator: str = AUTO,
-    html: str = AUTO,
     labels: str = "required",
     extra: tuple[str, ...] = (),
     time: str | None = None,
-    n_features: int | None = None,
-    max_unpacked: int | None = MAX_UNPACKED,
-    strict: bool = False,
-    dedupe: bool = False,
+    **reading: Any,
 ) -> Source:
     """Describe where documents are and how to read them.
 
     Parameters
     ----------
     path : str
-        File or folder; ``-`` is the standard input.
-    format : str
-        One of `FORMATS`, or "auto": by the name of the file, then by its content.
     text : sequence of str, optional
         Fields or columns of the text; by default ``text``.
     label : str or None
         Field or column of the label.
-    label_separator : str, optional
-        Separator of several labels in one string, such as a cell of a CSV file.
-    pattern : str
-        Glob of the files of a folder.
-    encoding : str
-        Encoding of the text; "auto": found from the content of each file.
-    separator : str
-        CSV: separator of cells; "auto": found from the header.
-    html : {"auto", "strip", "keep"}
-        Strip HTML files and texts that look like HTML, all texts, or none.
     labels : {"required", "optional", "ignored"}
         Whether documents must have a label.
     extra : tuple of str
         Further fields that every document must have.
     time : str, optional
-        Field of dates or numbers that every document must have.
-    n_features : int, optional
-        svmlight: number of columns.
-    max_unpacked : int or None
-        Largest size of a compressed file when unpacked, in bytes; None: no limit.
-    strict : bool
-        Whether a record that cannot be read is an error; by default such records are skipped and counted.
-    dedupe : bool
-        Whether documents with the same words as an earlier document, in the same order, are left out.
-
-    Returns
-    -------
-    Source
+    **reading
+        See `Source`.
 
     Examples
     --------
@@ -274,22 +267,7 @@ def make_source(
     used = None if labels == "ignored" else label
     optional = (used,) if labels == "optional" and used is not None else ()
     extra = extra if time is None or time in extra else (*extra, time)
-    fields = Fields(tuple(text or ("text",)), used, extra, optional)
-    return Source(
-        path,
-        format,
-        fields,
-        label_separator,
-        pattern,
-        encoding,
-        n_features,
-        max_unpacked,
-        separator,
-        html,
-        time,
-        strict,
-        dedupe,
-    )
+    return Source(path, fields=Fields(tuple(text or ("text",)), used, extra, optional), time=time, **reading)
 
 
 def guess_format(path: str) -> str:
@@ -436,10 +414,6 @@ def read_documents(source: Source, *, verbose: int = 0) -> Documents:
     verbose : int
         1: a progress bar on a terminal.
 
-    Returns
-    -------
-    Documents
-
     Examples
     --------
     >>> import tempfile
@@ -512,10 +486,6 @@ def read_labelled(source: Source, *, verbose: int = 0) -> Documents:
     source : Source
     verbose : int
         1: a progress bar on a terminal.
-
-    Returns
-    -------
-    Documents
     """
     documents = _read(source, verbose)
     if documents.y is None:

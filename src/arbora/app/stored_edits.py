@@ -55,10 +55,6 @@ def edited_content(
     edits : list of dict
     saved : dict, optional
         ``folder.load_model()``, if it is loaded already; not changed.
-
-    Returns
-    -------
-    Content
     """
     saved = folder.load_model() if saved is None else saved
     before = saved.get("topic_model")

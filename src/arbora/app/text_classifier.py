@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.contents.classifier import classifier_content, typical_words_of_labels, words_with_weight
-from arbora.app.contents.nodes import SAMPLE, Subject
+from arbora.app.contents.nodes import SAMPLE, About, Subject
 from arbora.app.documents import Documents, as_documents
 from arbora.app.evaluation import trial_of
 from arbora.app.folder import Content, TextModel
@@ -532,9 +532,8 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
             trial = trial_of(model, X, y)
             documents = dataclasses.replace(documents, y=join_labels(trial.truth))
         subject = Subject(model, X, documents, self._column_names(), self.vectorizer_)
-        content = classifier_content(
-            subject, tree_of_model(model), trial, sample=sample, settings=settings or {}, notices=notices
-        )
+        about = About(settings or {}, notices, sample)
+        content = classifier_content(subject, tree_of_model(model), trial, about)
         return content._replace(model={**content.model, "text_classifier": self})
 
 

@@ -89,10 +89,6 @@ def read_edits(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Parameters
     ----------
     path : path
-
-    Returns
-    -------
-    list of dict
     """
     try:
         return check_edits(json.loads(Path(path).read_text(encoding="utf-8")))
@@ -148,10 +144,6 @@ def edit_sums(values: Any, edits: Sequence[Merge | Split], parts: Sequence[Any])
     edits : sequence of Merge and Split
     parts : sequence of matrices
         For each split, the rows of its topics.
-
-    Returns
-    -------
-    CSR array
     """
     rows, split_rows = sp.csr_array(values), iter(parts)
     for edit in edits:

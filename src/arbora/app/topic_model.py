@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
 from arbora.app.answers import known_rows, leaf_probabilities, topics_of_rows
-from arbora.app.contents.nodes import SAMPLE, Subject
+from arbora.app.contents.nodes import SAMPLE, About, Subject
 from arbora.app.contents.topics import topic_words, topics_content, without_empty
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents import as_documents, as_times
@@ -407,9 +407,8 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         else:
             stamps = None
         words = topic_words(model, self.topic_forms())
-        content = topics_content(
-            subject, stamps, sample=sample, settings=how, notices=notices, words=words, names=self.names_
-        )
+        about = About(how, notices, sample)
+        content = topics_content(subject, stamps, about, words=words, names=self.names_)
         for topic, node in enumerate(words.leaves.tolist()):
             content.nodes[node]["topic"] = topic
         return content._replace(model={**content.model, "topic_model": self})

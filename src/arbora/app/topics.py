@@ -37,10 +37,6 @@ def choice_text(asked: Any, n_topics: int, curve: Mapping[str, Any] | None) -> s
     curve : mapping, optional
         `n_topics_curve_` of `TopicModel`.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> choice_text((4, 4), 13, None)
@@ -150,10 +146,6 @@ class DiscoveredTopics(NamedTuple):
             Largest number of documents to keep.
         settings : mapping, optional
             How the model was made.
-
-        Returns
-        -------
-        Content
         """
         field = {"over_time": self.options.over_time} if self.options.over_time else {}
         return self.model.content(
@@ -178,10 +170,6 @@ def discover_topics(
         By default chosen from the texts.
     verbose : int
         1: progress bars on a terminal.
-
-    Returns
-    -------
-    DiscoveredTopics
     """
     options = options or TopicOptions()
     model = make_topic_model(options, text, verbose=verbose)

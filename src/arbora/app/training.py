@@ -36,7 +36,7 @@ from arbora.app.classifiers import (
     make_classifier,
 )
 from arbora.app.contents.classifier import classifier_content
-from arbora.app.contents.nodes import SAMPLE, Subject
+from arbora.app.contents.nodes import SAMPLE, About, Subject
 from arbora.app.documents import Documents, join_documents, warn_split
 from arbora.app.evaluation import Trial, level_calibration
 from arbora.app.folder import Content
@@ -92,10 +92,6 @@ class TrainedClassifier(NamedTuple):
             Largest number of documents to keep.
         settings : mapping, optional
             How the model was made.
-
-        Returns
-        -------
-        Content
         """
         n_features = self.estimator.n_features_in_
         names = feature_names(self.documents, self.vectorizer, n_features)
@@ -103,9 +99,8 @@ class TrainedClassifier(NamedTuple):
         tree = rooted_tree(self.structure, label_names(self.documents.y))
         subject = Subject(self.estimator, X, self.documents, names, self.vectorizer)
         chosen = {"chosen": self.classifier.choice_} if self.classifier.choice_ else {}
-        content = classifier_content(
-            subject, tree, self.trial, sample=sample, settings={**(settings or {}), **chosen}
-        )
+        about = About({**(settings or {}), **chosen}, sample=sample)
+        content = classifier_content(subject, tree, self.trial, about)
         return content._replace(model={**content.model, "text_classifier": self.classifier})
 
 
@@ -173,10 +168,6 @@ def train_classifier(
         Also train and measure a flat model.
     verbose : int
         1: progress bars on a terminal.
-
-    Returns
-    -------
-    TrainedClassifier
 
     Warns
     -----

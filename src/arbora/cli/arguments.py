@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+from arbora._version import __version__
 
 # --- Types of command-line arguments: each converts a string, or raises an error that says what to give -----
 
@@ -134,8 +137,6 @@ def branching(text: str) -> tuple[int, ...]:
 
 
 # --- Arguments that several verbs share: reading documents, features, models, output, running ---------------
-#
-# This module imports nothing heavy.
 
 
 MODELS = {
@@ -311,7 +312,7 @@ def add_all(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# --- The verbs of the ``arbora`` command and their arguments. This module imports nothing heavy -------------
+# --- The verbs of the ``arbora`` command --------------------------------------------------------------------
 
 
 # Arguments that go together to one function or one named tuple of `arbora.app`.
@@ -687,3 +688,84 @@ VERBS = (
         _data,
     ),
 )
+
+
+# --- The parser of all verbs --------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Make the argument parser of all verbs.
+
+    Examples
+    --------
+    >>> from arbora.cli import build_parser
+    >>> build_parser().parse_args(["tree", "topics.hier", "--depth", "3"]).depth
+    3
+    """
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
+    )
+    first_examples = "".join(f"{_dedent(verb.examples).splitlines()[0]}\n" for verb in VERBS)
+    parser = _Parser(
+        prog="arbora",
+        description="Organise large collections: file documents into a taxonomy, discover topics, find new groups.",
+        parents=[common],
+        **_examples(first_examples),
+    )
+    parser.add_argument("--version", action="version", version=f"arbora {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    groups: dict[str, Any] = {}
+    for verb in VERBS:
+        group, _, name = verb.name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = _add_group(verbs, group, common)
+        _add_verb(groups[group] if group else verbs, name, verb, common)
+    return parser
+
+
+def _add_group(verbs: Any, group: str, common: argparse.ArgumentParser) -> Any:
+    examples = "".join(_dedent(verb.examples) for verb in VERBS if verb.name.startswith(f"{group} "))
+    parser = verbs.add_parser(
+        group,
+        help=GROUPS[group],
+        description=_sentence(GROUPS[group]),
+        parents=[common],
+        **_examples(examples),
+    )
+    return parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+
+def _add_verb(verbs: Any, name: str, verb: Verb, common: argparse.ArgumentParser) -> None:
+    parser = verbs.add_parser(
+        name,
+        help=verb.summary,
+        description=_sentence(verb.summary),
+        parents=[common],
+        **_examples(verb.examples, verb.models),
+    )
+    verb.add_arguments(parser)
+    parser.set_defaults(function=verb.function)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _dedent(examples: str) -> str:
+    return textwrap.dedent(examples).lstrip("\n")
+
+
+def _examples(text: str, models: Mapping[str, str] | None = None) -> dict[str, Any]:
+    lines = textwrap.indent(textwrap.dedent(text).strip("\n"), "  ").rstrip()
+    width = max(map(len, models or [""]))
+    about = "".join(f"  {name:{width}}  {what}\n" for name, what in (models or {}).items())
+    epilog = (f"models:\n{about}\n" if about else "") + f"examples:\n{lines}"
+    return {"epilog": epilog, "formatter_class": argparse.RawDescriptionHelpFormatter}

@@ -15,7 +15,7 @@ from arbora.app.reading import make_source, read_labelled
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions
 from arbora.app.training import FOLDS, make_text_classifier, train_classifier, tune_classifier
-from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, pick
+from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, build_parser, pick
 from arbora.cli.reports import to_json, training_json, training_text, tuning_json, tuning_text
 from arbora.metrics.table import Table
 
@@ -169,8 +169,6 @@ def tune(
 
 def repeated_options(data: str, options: Mapping[str, Any]) -> str:
     """Return the data and the options of reading and features that differ from their defaults, as in a command."""
-    from arbora.cli import build_parser
-
     usual = vars(build_parser().parse_args(["classify", "tune", data]))
     words = [data]
     for name in (*READING, "hierarchy", "hierarchy_format", "language", "min_df", "ngrams", "seed"):

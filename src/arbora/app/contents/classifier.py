@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from arbora.app.answers import label_names_of, predict_with_probability, whole_words
 from arbora.app.contents.nodes import (
     N_WORDS,
-    SAMPLE,
+    About,
     DocumentTree,
     Subject,
     base_content,
     describe_tree,
     path_titles,
 )
-from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, relevance_terms, typical_words
 from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.app.folder import Content
@@ -36,11 +35,8 @@ _MAX_TRAINING_TEXTS = 4000  # the same, at the end of a fit
 def classifier_content(
     subject: Subject,
     tree: Hierarchy,
-    trial: Trial | None = None,
-    *,
-    sample: int = SAMPLE,
-    settings: Mapping[str, Any],
-    notices: Sequence[str] = (),
+    trial: Trial | None,
+    about: About,
 ) -> Content:
     """Describe a classifier and its documents.
 
@@ -50,18 +46,9 @@ def classifier_content(
         Documents without labels are counted at their predicted labels.
     tree : Hierarchy
         With one root; names of nodes and labels are strings.
-    trial : Trial, optional
+    trial : Trial or None
         Test of the classifier, for the evaluation; its "documents" are row numbers of the subject.
-    sample : int
-        Largest number of documents to keep.
-    settings : mapping
-        How the model was made.
-    notices : sequence of str
-        Messages for the user.
-
-    Returns
-    -------
-    Content
+    about : About
     """
     estimator, X, documents, names, _ = subject
     by_name = dict(zip(map(str, estimator.nodes_), words_with_weight(estimator, names, N_WORDS), strict=True))
@@ -74,10 +61,8 @@ def classifier_content(
         DocumentTree(tree, X, sp.csr_array(tree.indicator(sets))),
         words,
         path_titles(tree),
-        sample=sample,
+        about,
         always=[row for confusion in confusions for row in confusion["documents"]],
-        random_state=settings.get("seed", 0),
-        layout=settings.get("layout", LAYOUTS[0]),
     )
     if X.shape[0]:
         groups, kin = _groups_of_nodes(subject, tree, sets, _MAX_TEXTS)
@@ -91,7 +76,7 @@ def classifier_content(
     if evaluation is not None:
         text = evaluation_text(evaluation, [str(name) for name in tree.names])
     answers = _answers(subject, tree, trial, described.sampled)
-    content = base_content("classifier", subject, described, answers, settings, notices)
+    content = base_content("classifier", subject, described, answers, about)
     several = estimator.label_kind_ != "single"
     return content._replace(
         about={**content.about, "multilabel": several}, report=text, evaluation=evaluation

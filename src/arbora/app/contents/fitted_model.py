@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from arbora.app.answers import known_rows, label_names_of
 from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.groups import SURE, Membership, clusters_content, groups_content
-from arbora.app.contents.nodes import Subject
+from arbora.app.contents.nodes import About, Subject
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.topics import topics_content, without_empty
 from arbora.app.documents import Documents, as_times
@@ -91,24 +91,23 @@ def model_content(
     places: list[tuple[Path, int | None]] = [(Path(title), None)] * len(ids)
     collection = Documents(title, ids, None, places, texts=texts, X=rows, feature_names=np.array(names))
     subject = Subject(model, rows, collection, names)
-    notices = [_NO_ROWS] if X is None else []
-    settings = {"layout": layout}
+    about = About({"layout": layout}, [_NO_ROWS] if X is None else [])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_NAMES)
         if hasattr(model, "label_counts_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
-            content = _clusters(subject, y, notices, settings)
+            content = _clusters(subject, y, about)
         elif hasattr(model, "known_classes_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
-            content = _groups(subject, y, settings)
+            content = _groups(subject, y, about)
         elif hasattr(model, "classes_"):
             _refuse("times", times, "topics over time")
-            content = _classifier(subject, y, baseline, notices, settings)
+            content = _classifier(subject, y, baseline, about)
         else:
             _refuse("baseline", baseline, "classifiers")
-            content = _topics(subject, y, times, notices, settings)
+            content = _topics(subject, y, times, about)
     return content._replace(about=full_about(content))
 
 
@@ -150,9 +149,7 @@ def _column_names(model: Any, words: Any) -> list[str]:
     return names
 
 
-def _classifier(
-    subject: Subject, y: Any, baseline: Any, notices: list[str], settings: Mapping[str, Any]
-) -> Content:
+def _classifier(subject: Subject, y: Any, baseline: Any, about: About) -> Content:
     model, X, documents, _, _ = subject
     tree, trial, labels = tree_of_model(model), None, None
     if y is None:
@@ -162,7 +159,7 @@ def _classifier(
         _check_labels(labels, tree)
         trial = trial_of(model, X, y, baseline)
     subject = subject._replace(documents=_with_labels(documents, labels))
-    return classifier_content(subject, tree, trial, settings=settings, notices=notices)
+    return classifier_content(subject, tree, trial, about)
 
 
 def _check_labels(labels: list[Any], tree: Hierarchy) -> None:
@@ -180,7 +177,7 @@ def _with_labels(documents: Documents, labels: list[Any] | None) -> Documents:
     return Documents(**{**vars(documents), "y": y})
 
 
-def _topics(subject: Subject, y: Any, times: Any, notices: list[str], settings: Mapping[str, Any]) -> Content:
+def _topics(subject: Subject, y: Any, times: Any, about: About) -> Content:
     model, X, documents, _, _ = subject
     stamps = None
     if times is not None:
@@ -190,12 +187,11 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str], settings: 
     documents = _with_labels(documents, None if y is None else as_text(np.asarray(y, object).tolist()))
     documents, X, left_out = without_empty(documents, X)
     subject = subject._replace(X=X, documents=documents)
-    return topics_content(
-        subject, stamps, settings={"over_time": "time", **settings}, notices=[*notices, *left_out]
-    )
+    settings = {"over_time": "time", **about.settings}
+    return topics_content(subject, stamps, About(settings, [*about.notices, *left_out]))
 
 
-def _clusters(subject: Subject, y: Any, notices: list[str], settings: Mapping[str, Any]) -> Content:
+def _clusters(subject: Subject, y: Any, about: About) -> Content:
     labels = None
     if y is not None:
         values = np.asarray(y, object)
@@ -206,10 +202,10 @@ def _clusters(subject: Subject, y: Any, notices: list[str], settings: Mapping[st
         )
         labels = as_text(texts)
     subject = subject._replace(documents=_with_labels(subject.documents, labels))
-    return clusters_content(subject, settings=settings, notices=notices)
+    return clusters_content(subject, about)
 
 
-def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
+def _groups(subject: Subject, y: Any, about: About) -> Content:
     model, X, documents, _, _ = subject
     if y is None or X.shape[0] != len(model.labels_):
         raise ValueError(f"{type(model).__name__} is shown with its own rows: give the X and y of the fit.")
@@ -220,6 +216,5 @@ def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
     columns = [column_of[name] for name in model.labels_.tolist()]
     predicted = model.predict_proba(X)[np.arange(len(columns)), columns]
     probability = np.where([label is None for label in labels], predicted, 1.0)
-    return groups_content(
-        subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings=settings
-    )
+    filed = Membership(model.labels_, probability, SURE)
+    return groups_content(subject._replace(documents=documents), filed, about)

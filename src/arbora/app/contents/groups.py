@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from arbora.app.contents.nodes import (
     N_WORDS,
-    SAMPLE,
+    About,
     DocumentTree,
     Subject,
     base_content,
@@ -18,7 +18,6 @@ from arbora.app.contents.nodes import (
     path_titles,
     snippet,
 )
-from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.topics import top_words
 from arbora.app.folder import Content
 from arbora.app.labels import rooted_tree, tree_of_labels
@@ -50,14 +49,7 @@ class Membership(NamedTuple):
         ]
 
 
-def groups_content(
-    subject: Subject,
-    filed: Membership,
-    *,
-    sample: int = SAMPLE,
-    settings: Mapping[str, Any],
-    notices: Sequence[str] = (),
-) -> Content:
+def groups_content(subject: Subject, filed: Membership, about: About) -> Content:
     """Describe known and new groups and their documents.
 
     Parameters
@@ -65,16 +57,7 @@ def groups_content(
     subject : Subject
         Its estimator is a fitted `ExpandClusters`; the label of a document of the pile is None.
     filed : Membership
-    sample : int
-        Largest number of documents to keep.
-    settings : mapping
-        How the model was made.
-    notices : sequence of str
-        Messages for the user.
-
-    Returns
-    -------
-    Content
+    about : About
     """
     model, X, documents, names, _ = subject
     rows = sp.csr_array(X)
@@ -90,13 +73,11 @@ def groups_content(
         DocumentTree(tree, rows, members),
         words,
         group_titles(tree, new, words),
-        sample=sample,
+        about,
         always=[
             *_rows_of(told),
             *(row for group in new.values() for row in (*group.central, *group.borderline)),
         ],
-        random_state=settings.get("seed", 0),
-        layout=settings.get("layout", LAYOUTS[0]),
     )
     states = np.array(filed.states(documents.y), object)
     line = _Lines(described.sampled)
@@ -112,7 +93,7 @@ def groups_content(
         "probability": filed.probability[described.sampled].round(4).tolist(),
         "state": states[described.sampled].tolist(),
     }
-    content = base_content("groups", subject, described, answers, settings, notices)
+    content = base_content("groups", subject, described, answers, about)
     parts = {**content.model, "centres": sp.csr_array(_of_classes(centres, tree, model.classes_))}
     expansion = _on_lines(told, line) | {
         "n_new": model.n_new_,
@@ -298,25 +279,14 @@ _MAX_LABELS = 12
 _MAX_ENTRIES = 20_000_000  # of rows that are standardised
 
 
-def clusters_content(
-    subject: Subject, *, sample: int = SAMPLE, settings: Mapping[str, Any], notices: Sequence[str] = ()
-) -> Content:
+def clusters_content(subject: Subject, about: About) -> Content:
     """Describe the clusters of a fitted `DiscriminativeClustering` and rows.
 
     Parameters
     ----------
     subject : Subject
         The labels of its documents are shown with them.
-    sample : int
-        Largest number of rows to keep.
-    settings : mapping
-        How the model was made.
-    notices : sequence of str
-        Messages for the user.
-
-    Returns
-    -------
-    Content
+    about : About
     """
     model, X, _, names, _ = subject
     n_clusters, n_rows = len(model.coef_), X.shape[0]
@@ -336,9 +306,7 @@ def clusters_content(
         DocumentTree(tree, _standardised(model, X), members),
         [[], *([(name, abs(value)) for name, value in features] for features in top)],
         ["all rows", *map(cluster_title, names_of, shares, top)],
-        sample=sample,
-        random_state=settings.get("seed", 0),
-        layout=settings.get("layout", LAYOUTS[0]),
+        about,
     )
     for k, node in enumerate(described.nodes[1:]):
         node["labels"] = shares[k]
@@ -349,7 +317,7 @@ def clusters_content(
         "node": (cells[described.sampled] + 1).tolist(),
         "probability": proba[described.sampled].round(4).tolist(),
     }
-    content = base_content("clusters", subject, described, answers, settings, notices)
+    content = base_content("clusters", subject, described, answers, about)
     return content._replace(report=clusters_text(described.nodes))
 
 

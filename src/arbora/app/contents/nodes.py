@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ from arbora.structure import Hierarchy
 # --- `Subject`: a fitted model with its rows and documents; and the parts of a content that all models share ---
 
 
+SAMPLE = 50_000  # largest number of documents to keep
+
+
 class Subject(NamedTuple):
     """A fitted model, rows, their documents, and names of the columns."""
 
@@ -29,24 +33,27 @@ class Subject(NamedTuple):
     vectorizer: Any = None
 
 
+class About(NamedTuple):
+    """How a model was made, messages for the user, and the largest number of documents to keep."""
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    notices: Sequence[str] = ()
+    sample: int = SAMPLE
+
+
 def base_content(
-    kind: str,
-    subject: Subject,
-    described: Description,
-    answers: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    notices: Sequence[str],
+    kind: str, subject: Subject, described: Description, answers: Mapping[str, Any], about: About
 ) -> Content:
     """Make the content of any kind of model; the caller adds the report and the parts of its kind."""
     documents = subject.documents
     skipped = documents.skipped
-    about = {
+    entries = {
         "name": documents.name,
-        "settings": {**settings, **({"skipped": len(skipped)} if skipped else {})},
+        "settings": {**about.settings, **({"skipped": len(skipped)} if skipped else {})},
         "skipped": skipped.to_dict(),
         "n_documents": len(documents),
         "multilabel": False,
-        "notices": [*notices, *described.notices],
+        "notices": [*about.notices, *described.notices],
     }
     model = {
         "vectorizer": subject.vectorizer,
@@ -55,7 +62,7 @@ def base_content(
     }
     return Content(
         kind,
-        about,
+        entries,
         model,
         described.nodes,
         describe_documents(documents, described.sampled, answers),
@@ -129,10 +136,6 @@ def describe_documents(
     answers : mapping of str to sequence
         Further entries of the sampled documents: "node", "probability", ...
 
-    Returns
-    -------
-    list of dict
-
     Examples
     --------
     >>> two = Documents.from_texts(["The sea", "The land"])
@@ -154,7 +157,6 @@ def describe_documents(
 # --- Describe the nodes of a tree: sizes, words, titles, and representative documents -----------------------
 
 
-SAMPLE = 50_000  # largest number of documents to keep
 N_WORDS = 12
 N_REPRESENTATIVES = 5
 _TITLE_WORDS = 3
@@ -182,12 +184,10 @@ def describe_tree(
     filed: DocumentTree,
     words: Sequence[Sequence[tuple[str, float]]],
     titles: Sequence[str],
+    about: About,
     *,
-    sample: int = SAMPLE,
     always: Iterable[int] = (),
     centres: Matrix | None = None,
-    random_state: int = 0,
-    layout: str = LAYOUTS[0],
 ) -> Description:
     """Describe the nodes, draw a sample of the documents, and compute the positions of both on the map.
 
@@ -198,22 +198,21 @@ def describe_tree(
         Words of each node.
     titles : sequence of str
         Title of each node.
-    sample : int
-        Largest number of documents in the sample; documents that a node refers to are always in it.
+    about : About
+        Documents that a node refers to are always in the sample. The settings "seed" and "layout" are those of
+        `arbora.app.contents.positions.place_documents`.
     always : iterable of int
         Documents that must be in the sample.
     centres : ndarray of shape (n_nodes, n_features), optional
         Centres of the nodes, for the representative documents; by default the means of their documents.
-    random_state : int
-    layout : {"neighbours", "linear"}
-        See `arbora.app.contents.positions.place_documents`.
 
     Returns
     -------
     Description
         In ``nodes``, "documents" are indices into ``sampled``.
     """
-    n_documents, n_nodes = filed.members.shape
+    (n_documents, n_nodes), sample = filed.members.shape, about.sample
+    random_state, layout = about.settings.get("seed", 0), about.settings.get("layout", LAYOUTS[0])
     members = sp.csr_array(filed.hierarchy.close(filed.members)).astype(np.float64)
     rng = np.random.default_rng(random_state)
     # All representatives are in the sample, so that a tree of many thousands of nodes has fewer per node.
@@ -243,10 +242,6 @@ def representatives(X: Any, members: Any, n: int, centres: Matrix | None = None)
     n : int
     centres : ndarray of shape (n_nodes, n_features), optional
         By default the means of the documents of each node.
-
-    Returns
-    -------
-    list of ndarray of int
 
     Examples
     --------

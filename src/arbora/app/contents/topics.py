@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import (
     N_WORDS,
-    SAMPLE,
+    About,
     DocumentTree,
     Subject,
     base_content,
     describe_tree,
     topic_titles,
 )
-from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import (
     GroupForms,
     Terms,
@@ -92,10 +91,6 @@ def describe_time(
         Id of the node of each topic.
     names : sequence of str
         Names of the columns.
-
-    Returns
-    -------
-    dict
     """
     starts = model.times_
     if times is None:
@@ -205,10 +200,6 @@ def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
     times : ndarray of shape (n_samples,), optional
         Times of the rows, for topics over time.
 
-    Returns
-    -------
-    Topics
-
     Examples
     --------
     >>> from arbora.discover import SphericalKMeans
@@ -235,11 +226,9 @@ def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
 
 def topics_content(
     subject: Subject,
-    times: Matrix | None = None,
+    times: Matrix | None,
+    about: About,
     *,
-    sample: int = SAMPLE,
-    settings: Mapping[str, Any],
-    notices: Sequence[str] = (),
     words: NodeWords | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Content:
@@ -248,22 +237,14 @@ def topics_content(
     Parameters
     ----------
     subject : Subject
-    times : ndarray of shape (n_samples,), optional
+    times : ndarray of shape (n_samples,), or None
         Float64 or datetime64[s], for topics over time.
-    sample : int
-        Largest number of documents to keep.
-    settings : mapping
-        How the model was made; "over_time" is the name of the time field.
-    notices : sequence of str
-        Messages for the user.
+    about : About
+        For topics over time, the setting "over_time" is the name of the time field.
     words : NodeWords, optional
         By default typical columns of the rows or, without rows of words, the largest entries of the means.
     names : mapping of int to str, optional
         Titles of topics that the user gave, by number.
-
-    Returns
-    -------
-    Content
     """
     estimator, X, _, columns, _ = subject
     topics = topics_of(estimator, X, times)
@@ -277,10 +258,8 @@ def topics_content(
         DocumentTree(topics.tree, X, members),
         words.words,
         titles,
-        sample=sample,
+        about,
         centres=topics.means,
-        random_state=settings.get("seed", 0),
-        layout=settings.get("layout", LAYOUTS[0]),
     )
     if topics.concentrations is not None:
         for node, kappa in zip(described.nodes, topics.concentrations.tolist(), strict=True):
@@ -296,10 +275,10 @@ def topics_content(
     over_time = None
     if hasattr(estimator, "times_"):
         kind = "topics over time"
-        over_time = describe_time(estimator, settings["over_time"], times, topics.leaves, columns)
+        over_time = describe_time(estimator, about.settings["over_time"], times, topics.leaves, columns)
         if times is not None:
             answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
-    content = base_content(kind, subject, described, answers, settings, notices)
+    content = base_content(kind, subject, described, answers, about)
     return content._replace(report=topics_text(described.nodes), time=over_time)
 
 

@@ -108,10 +108,6 @@ def group_forms(forms: Forms, members: Any, *, min_documents: int = 1) -> GroupF
     min_documents : int
         Smallest number of documents of a form to count; rarer ones are dropped.
 
-    Returns
-    -------
-    GroupForms
-
     Examples
     --------
     >>> from arbora.text import LtcVectorizer

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from arbora._version import __version__
 from arbora.app.answers import predict_with_probability
 from arbora.app.contents.classifier import classifier_content
-from arbora.app.contents.nodes import Subject
+from arbora.app.contents.nodes import About, Subject
 from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, check_target, write_folder
@@ -150,9 +150,8 @@ def describe_classifier(
     )
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "C": model.C, "seed": 0}
-    return classifier_content(
-        Subject(model, X, documents, names, vectorizer), data.hierarchy, trial, settings=settings
-    )
+    subject = Subject(model, X, documents, names, vectorizer)
+    return classifier_content(subject, data.hierarchy, trial, About(settings))
 
 
 def write_demo(folder: Path, contents: Mapping[str, Content]) -> Path | None:

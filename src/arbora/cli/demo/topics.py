@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 
-from arbora.app.contents.nodes import Subject
+from arbora.app.contents.nodes import About, Subject
 from arbora.app.contents.topics import topics_content, topics_text, without_empty
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
@@ -85,9 +85,7 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     ).fit(X)
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "tree": list(BRANCHING), "seed": 0}
-    content = topics_content(
-        Subject(model, X, documents, names, vectorizer), settings=settings, notices=notices
-    )
+    content = topics_content(Subject(model, X, documents, names, vectorizer), None, About(settings, notices))
     print("\n".join(map(shorten_list, topics_text(content.nodes).splitlines())))
     top = [path[1] for path in model.predict_path(X)]
     agreement = normalized_mutual_info_score(branches(hierarchy, documents.y), top)
@@ -362,4 +360,4 @@ def show_time() -> Content:
         "seed": 0,
     }
     notice = "This corpus is generated."
-    return topics_content(subject, times, settings=settings, notices=[notice])
+    return topics_content(subject, times, About(settings, [notice]))
