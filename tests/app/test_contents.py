@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import precision_recall_fscore_support
 
-from arbora.app.answers import Predictions, answer, chunks, predict_with_probability
+from arbora.app.answers import Predictions, answer, predict_with_probability
 from arbora.app.contents.nodes import (
     About,
     DocumentTree,
@@ -18,6 +18,7 @@ from arbora.app.contents.nodes import (
 from arbora.app.contents.positions import project
 from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.classify import OneVsRestSVC
+from arbora.core.chunks import split_entries
 from arbora.kernels.products import centre_products
 from arbora.structure import Hierarchy
 
@@ -215,8 +216,8 @@ def test_answers_do_not_depend_on_chunks(collection, monkeypatch):
     names = [f"w{j}" for j in range(30)]
     whole, filing = answer(model, X[:9], names, threshold=0.5), predict_with_probability(model, X)
     assert filing.labels == model.predict(X).tolist()
-    monkeypatch.setattr("arbora.app.answers._VALUES_PER_CHUNK", 14)
-    assert len(list(chunks(9, 7))) == 5
+    monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 14)
+    assert len(list(split_entries(9, 7))) == 5
     assert answer(model, X[:9], names, threshold=0.5) == whole
     again = predict_with_probability(model, X)
     np.testing.assert_allclose(again.probability, filing.probability, rtol=1e-6)

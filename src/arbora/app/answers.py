@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify import deciding_words, explain
-from arbora.core.chunks import split
+from arbora.core.chunks import split_entries
 from arbora.core.validation import check_structure
 from arbora.text.terms import is_fragment
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3
 _PER_WORD = 8  # features to look at for each word to show
-_VALUES_PER_CHUNK = 1 << 22  # probabilities held in memory at a time
 
 
 class Predictions(NamedTuple):
@@ -46,17 +45,6 @@ class Predictions(NamedTuple):
     probability: list[Any]
     likeliest: list[Any]
     confidence: Array
-
-
-def chunks(n_rows: int, n_columns: int) -> list[slice]:
-    """Cut rows into chunks, so that one value per row and column of a chunk fits in memory.
-
-    Examples
-    --------
-    >>> [chunk.stop - chunk.start for chunk in chunks(10, 1 << 20)]
-    [4, 4, 2]
-    """
-    return split(n_rows, size=max(1, _VALUES_PER_CHUNK // max(1, n_columns)), even=False)
 
 
 def label_names_of(model: Any, y: Any) -> list[Any]:
@@ -99,7 +87,7 @@ def predict_with_probability(model: Any, X: Any) -> Predictions:
     probability: list[Any] = []
     best: list[int] = []
     confidence: list[float] = []
-    for chunk in chunks(X.shape[0], len(model.classes_)):
+    for chunk in split_entries(X.shape[0], len(model.classes_)):
         proba = model.predict_proba(X[chunk])
         predicted = label_names_of(model, model.predict(X[chunk]))
         labels += predicted
@@ -172,7 +160,7 @@ def answer(
     with_words = np.flatnonzero(known_rows(X))
     answers: list[dict[str, Any]] = [{"note": UNKNOWN_WORDS} for _ in range(X.shape[0])]
     width = len(getattr(model, "nodes_", ())) or getattr(model, "n_components_", 1)
-    for chunk in chunks(len(with_words), width):
+    for chunk in split_entries(len(with_words), width):
         rows = with_words[chunk]
         if hasattr(model, "known_classes_"):
             chunk_answers = _answer_groups(model, X[rows], feature_names, n_words, titles or {}, centres)

@@ -37,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.checkpoint import open_checkpoint
-from arbora.core.chunks import require_memory, split
+from arbora.core.chunks import CHUNK_ROWS, require_memory, split
 from arbora.core.estimator import (
     Explorable,
     RowEstimator,
@@ -87,7 +87,6 @@ from arbora.infer.mcmc.chains import (
     start_from,
 )
 
-_CHUNK_ROWS = 1024  # rows that a thread predicts at once
 _PREDICTIVE_DRAWS = 50  # draws that predictions average over
 _LEFT_OUT_ROWS = 5000  # training rows whose left-out densities make the quantiles of `is_novel`
 
@@ -642,7 +641,7 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
         """Apply a function of the predictive density and standardised rows to chunks of rows."""
         rows, predictive = self._checked(X), self._predictive()
         with ThreadEngine(self.n_jobs) as engine:
-            parts = split(len(rows), size=_CHUNK_ROWS)
+            parts = split(len(rows), size=CHUNK_ROWS)
             return np.concatenate(engine.map(lambda part: function(predictive, rows[part]), parts))
 
     def _margin_rows(self, X: Array) -> Array | None:

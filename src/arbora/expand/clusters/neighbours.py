@@ -22,14 +22,13 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.neighbors import NearestNeighbors
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.chunks import split
+from arbora.core.chunks import CHUNK_ROWS, split
 from arbora.expand.clusters.constrained import Pool, one_hot, relabelled
 
 MOST_EXACT = 20_000
 N_NEIGHBORS = 10
 POOL_VOTE = 0.7
 _PROBED_CELLS = 8
-_ROWS_AT_ONCE = 2048
 _SMOOTHING = 0.1  # added to the votes of every cluster
 _ROUNDS = 5
 _OWN = 1e-6  # vote of a row for the group it is in: ties change nothing
@@ -66,7 +65,7 @@ class Neighbours:
         if self.exact:
             found: Ints = self.index.kneighbors(Z, k, return_distance=False)
             return found
-        return np.vstack([self._probe(Z[rows], k) for rows in split(len(Z), size=_ROWS_AT_ONCE)])
+        return np.vstack([self._probe(Z[rows], k) for rows in split(len(Z), size=CHUNK_ROWS)])
 
     def _probe(self, Z: Matrix, k: int) -> Ints:
         distance = self.cells.transform(Z)
@@ -170,7 +169,7 @@ def file_rows(pool: Pool, labels: Ints, n_clusters: int, seed: int) -> Neighbour
     for _ in range(_ROUNDS):
         ballots = sp.csr_array(one_hot(found, votes, n_clusters).T)
         best = np.empty(n, np.int64)
-        for rows in split(n, size=_ROWS_AT_ONCE):
+        for rows in split(n, size=CHUNK_ROWS):
             count = (graph[rows] @ ballots).toarray()
             count[np.arange(len(count)), found[rows]] += _OWN
             best[rows] = count.argmax(axis=1)

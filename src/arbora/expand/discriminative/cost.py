@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln, logsumexp
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.chunks import split
+from arbora.core.chunks import CHUNK_ROWS, split
 from arbora.core.products import csr_matmul
 from arbora.expand.discriminative.labels import Labels
 from arbora.kernels.discriminative import count_cells, score_gradient, softmax_counts
@@ -35,7 +35,6 @@ from arbora.kernels.discriminative import count_cells, score_gradient, softmax_c
 # copied: z is linear in x, so products with z are products with x and a correction.
 
 
-BLOCK_ROWS = 2048  # scores of a block stay in the cache
 _MOST_COPIED = 1 << 30  # bytes of rows that are standardised in a copy
 
 
@@ -76,7 +75,7 @@ class Rows(NamedTuple):
         """Blocks of rows; sparse rows are one block, because a slice would copy them."""
         if is_sparse(self.X):
             return [slice(0, self.n_rows)]
-        return split(self.n_rows, size=BLOCK_ROWS, even=False)
+        return split(self.n_rows, size=CHUNK_ROWS, even=False)
 
     def scores(self, block: slice, W: Matrix, b: Matrix) -> Matrix:
         """Z W' + b of a block, C-contiguous."""
@@ -135,9 +134,9 @@ def column_sums(Q: Matrix) -> Matrix:
     >>> column_sums(np.array([[1.0, 0.0], [2.0, 3.0]]))
     array([3., 3.])
     """
-    ones = np.ones(min(len(Q), BLOCK_ROWS), Q.dtype)
+    ones = np.ones(min(len(Q), CHUNK_ROWS), Q.dtype)
     found = np.zeros(Q.shape[1])
-    for block in split(len(Q), size=BLOCK_ROWS, even=False):
+    for block in split(len(Q), size=CHUNK_ROWS, even=False):
         part = Q[block]
         found += ones[: len(part)] @ part
     return found
@@ -155,7 +154,7 @@ def moments(X: Any) -> tuple[Matrix, Matrix]:
         X = X.astype(np.float64)
         return np.asarray(X.sum(axis=0)).ravel(), np.asarray(X.multiply(X).sum(axis=0)).ravel()
     first, second = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for block in split(X.shape[0], size=BLOCK_ROWS, even=False):
+    for block in split(X.shape[0], size=CHUNK_ROWS, even=False):
         part = np.asarray(X[block], np.float64)
         first += part.sum(axis=0)
         second += np.einsum("ij,ij->j", part, part)
@@ -177,7 +176,7 @@ def fit_scaling(X: Any, scale: str | None) -> Scaling:
         variance = np.maximum(second / n_rows - mean**2, 0.0)
     else:  # two passes: the difference of large moments would lose all digits of a small variance
         away = np.zeros(X.shape[1])
-        for block in split(n_rows, size=BLOCK_ROWS, even=False):
+        for block in split(n_rows, size=CHUNK_ROWS, even=False):
             part = np.asarray(X[block], np.float64) - mean
             away += np.einsum("ij,ij->j", part, part)
         variance = away / n_rows
