@@ -10,7 +10,6 @@ import pytest
 
 import arbora.datasets
 from arbora.cli import build_parser, main
-from arbora.io import encode as registry
 from support.pages import read_blocks, run_page
 from support.paths import ROOT
 
@@ -57,10 +56,9 @@ def workshop(tmp_path_factory):
 
 @pytest.fixture
 def reader(workshop, tmp_path, monkeypatch):
-    """Put the reader of a page into a folder of its own; what the page registers or reads is undone after it."""
+    """Put the reader of a page into a folder of its own."""
     shutil.copytree(workshop, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
 
 
 @pytest.fixture(scope="module")

@@ -427,10 +427,12 @@ def test_importing_io_imports_no_model():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("clusterer", ["kmeans", "gaussian", "vmf", "spectral"])
-def test_new_groups_with_their_clusterer_and_estimate(clusterer, tmp_path):
+@pytest.mark.parametrize(
+    ("clusterer", "n_new"), [("kmeans", "auto"), ("gaussian", 3), ("vmf", 3), ("spectral", 3)]
+)
+def test_new_groups_with_their_clusterer_and_estimate(clusterer, n_new, tmp_path):
     X, y, _ = partly_labelled()
-    model = ExpandClusters("within", clusterer, n_init=2, random_state=0).fit(X, y)
+    model = ExpandClusters("within", clusterer, n_new=n_new, n_init=2, random_state=0).fit(X, y)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

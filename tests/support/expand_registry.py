@@ -88,13 +88,14 @@ def large_margin_reduces(data: Data) -> tuple[Any, Any]:
         (i, j) for i in range(len(X)) for j in np.argsort(np.where(same[i], D[i], np.inf))[1:3].tolist()
     ]
 
+    pull = np.array([D[i, j] for i, j in targets])
+    push = np.concatenate([D[i, j] - D[i, ~same[i]] for i, j in targets])
+
     def objective(a: float) -> float:
-        pull = sum(a * D[i, j] for i, j in targets)
-        push = sum(np.maximum(0.0, 1 + a * (D[i, j] - D[i, ~same[i]])).sum() for i, j in targets)
-        return float(pull + push) / 2
+        return float(a * pull.sum() + np.maximum(0.0, 1 + a * push).sum()) / 2
 
     # The objective is piecewise linear: its minimum is at a kink.
-    kinks = [1 / difference for i, j in targets for difference in D[i, ~same[i]] - D[i, j] if difference > 0]
+    kinks = -1 / push[push < 0]
     return np.array([objective(float(model.A_[0, 0]))]), np.array([min(map(objective, kinks))])
 
 
