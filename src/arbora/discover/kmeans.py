@@ -34,9 +34,7 @@ from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, lar
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
-    drop_zero_rows,
     refuse_few,
-    unit_columns,
     unit_rows,
     zero_rows,
 )
@@ -49,7 +47,7 @@ from arbora.discover.mixture.starts import (
 )
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, unit_columns
 
 _MAX_REPAIRS = 10  # times that empty clusters are moved
 _SPLIT_TOLERANCE = 1e-5  # of `split_rows`, the default of `SphericalKMeans`
@@ -124,7 +122,7 @@ def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
     array([0, 1, 1])
     """
     X, engine = unit_rows(sp.csr_array(rows.X)), SerialEngine()
-    weight, _ = drop_zero_rows(X, rows.weight)
+    weight, _ = check_weight(rows.weight, X)
     nonzero = as_rows(X, weight, rows.X.dtype)
     start = start_centres(nonzero, centres, len(centres), np.random.default_rng(0), engine)
     fit = run_k_means(nonzero, start, Schedule(_SPLIT_TOLERANCE, max_iter, (0.0,)), engine)
@@ -228,10 +226,8 @@ class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, 
         """
         with all_or_nothing(self), ThreadEngine(self.n_jobs) as engine:
             self._validate_params()
-            X = check_rows(self, X, reset=True, min_features=2)
-            weight = check_weight(sample_weight, X)
-            X = unit_rows(X)
-            weight, self.n_zero_rows_ = drop_zero_rows(X, weight)
+            X = unit_rows(check_rows(self, X, reset=True, min_features=2))
+            weight, self.n_zero_rows_ = check_weight(sample_weight, X)
             rows = as_rows(X, weight, precision_for(self.tol))
             refuse_few(rows, self.n_clusters, "n_clusters")
             init = check_init(self.init, weight, X.shape[1], self.n_clusters)

@@ -28,9 +28,9 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import draw_generator
-from arbora.discover.mixture.base import Mixture, Search
+from arbora.discover.mixture.base import Mixture, Start
 from arbora.discover.mixture.rows import count_rows
-from arbora.discover.mixture.starts import Init, label_sums, starting_sums
+from arbora.discover.mixture.starts import label_sums, starting_sums
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import (
     LinearScores,
@@ -251,15 +251,8 @@ class MultinomialMixture(Mixture):
         density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density + log_coefficients(X)
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> MultinomialParams:
+    def _start(self, start: Start) -> MultinomialParams:
+        rows, init, n_components, _, rng, engine = start
         sums = starting_sums(rows, init, n_components, rng, engine, spherical=False)
         if (isinstance(init, str) and init == "k-means++") or (not isinstance(init, str) and init.ndim == 2):
             total = label_sums(rows, np.zeros(rows.X.shape[0], np.int64), 1)

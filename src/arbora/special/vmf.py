@@ -132,10 +132,10 @@ def kappa_mle(r: npt.ArrayLike, n_features: npt.ArrayLike) -> Array:
     return result
 
 
-def _check_rows(name: str, given: Any) -> Any:
+def _check_rows(name: str, values: Any) -> Any:
     """Validate rows of unit length, dense or CSR."""
-    sparse = bool(sp.issparse(given))
-    rows: Any = given.tocsr() if sparse else np.asarray(given)
+    sparse = bool(sp.issparse(values))
+    rows: Any = values.tocsr() if sparse else np.asarray(values)
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     if rows.ndim != 2 or rows.shape[1] < 2:

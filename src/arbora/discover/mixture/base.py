@@ -22,7 +22,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine, SerialEngine
-from arbora.core.estimator import Explorable, RowEstimator, all_or_nothing, draw_generator, draw_seed
+from arbora.core.estimator import (
+    Explorable,
+    RowEstimator,
+    all_or_nothing,
+    draw_generator,
+    draw_seed,
+    read_options,
+)
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.core.validation import check_rows, precision_for
@@ -39,7 +46,6 @@ from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
     chunks,
-    drop_zero_rows,
     map_chunks,
     refuse_few,
     require_fit,
@@ -111,6 +117,17 @@ class Search(NamedTuple):
         return self._replace(schedule=schedule, annealing_steps=0, purpose="repair")
 
 
+class Start(NamedTuple):
+    """What the start of a run is made from: rows, `init`, the search with its annealing, randomness, threads."""
+
+    rows: WeightedRows
+    init: Init
+    n_components: int
+    search: Search
+    rng: np.random.Generator
+    engine: Engine
+
+
 class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
     """Base class of the mixtures."""
 
@@ -119,6 +136,9 @@ class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
     _unit_rows: ClassVar[bool] = True  # whether rows are directions
     _fills_up: ClassVar[bool] = True  # whether `n_components` is a number to reach, not a maximum
     _annealing_steps: ClassVar[int] = 0
+    _options: ClassVar[
+        dict[str, Any]
+    ] = {}  # parameters that are dicts: named tuples with defaults, and constraints
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
@@ -136,15 +156,7 @@ class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
         """Return the functions of the model."""
 
     @abstractmethod
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> Any:
+    def _start(self, start: Start) -> Any:
         """Return parameters to start from."""
 
     @abstractmethod
@@ -308,10 +320,14 @@ class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
     def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, int]:
         """Validate parameters, rows and weights; return rows, weights without zero rows, and the number of these."""
         self._validate_params()
-        X = check_rows(self, X, reset=reset, min_features=self._min_features)
-        weight = check_weight(sample_weight, X)
-        X = self._check_X(X)
-        return X, *drop_zero_rows(X, weight)
+        for name in self._options:
+            self._read_options(name)
+        X = self._check_X(check_rows(self, X, reset=reset, min_features=self._min_features))
+        return X, *check_weight(sample_weight, X)
+
+    def _read_options(self, name: str) -> Any:
+        """Return a parameter that is a dict as a named tuple."""
+        return read_options(name, getattr(self, name), *self._options[name])
 
     def _n_starts(self) -> int:
         """Return the number of runs: given labels or means are one start."""
@@ -327,7 +343,7 @@ class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
 
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([schedule.seed, start])
-            params = self._start(placed, init, n_components, search, rng, engine)
+            params = self._start(Start(placed, init, n_components, search, rng, engine))
             label = f"{search.purpose} {start + 1} of {n_init}"
             with Progress(None, label, search.verbose) as progress:
                 return run(
@@ -782,4 +798,4 @@ class PartialFitMixture(Mixture):
         refuse_few(rows, self.n_components)
         init = check_init(self.init, weight, rows.X.shape[1], self.n_components)
         rng = np.random.default_rng([search.schedule.seed, 0])
-        return self._start(rows, init, self.n_components, search, rng, engine)
+        return self._start(Start(rows, init, self.n_components, search, rng, engine))

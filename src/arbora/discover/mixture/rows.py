@@ -25,7 +25,6 @@ from arbora.infer.mixture.statistics import (
     WeightedRows,
     file_chunks,
     nonzeros_at_once,
-    squared_lengths,
 )
 
 # --- Rows of unit length in files larger than memory: they are read and scaled one chunk at a time ----------
@@ -237,16 +236,6 @@ def row_sizes(X: sp.csr_array) -> Array:
     return np.array([largest, np.sqrt(combine_rows(np.add, relative * relative, X.indptr))])
 
 
-def unit_columns(sums: Matrix, before: Matrix) -> tuple[Matrix, Array]:
-    """Divide the columns of `sums` by their lengths and return both; a zero column becomes that of `before`."""
-    length = np.sqrt(squared_lengths(sums))
-    empty = length == 0
-    directions = sums / np.where(empty, 1.0, length).astype(sums.dtype)
-    if empty.any():
-        directions[:, empty] = before[:, empty]
-    return directions, length
-
-
 def count_rows(X: sp.csr_array) -> sp.csr_array:
     """Refuse entries that are negative, or too large for single precision. A row of zeros is an empty document."""
     check_not_negative(X, "MultinomialMixture", "Give counts or frequencies")
@@ -254,8 +243,8 @@ def count_rows(X: sp.csr_array) -> sp.csr_array:
     return X
 
 
-def check_weight(sample_weight: Any, X: Any) -> Array:
-    """Validate the weights of rows; at least one must be positive."""
+def check_weight(sample_weight: Any, X: Any) -> tuple[Array, int]:
+    """Validate the weights of rows; return them, 0 for zero rows, which take no part in a fit, and their number."""
     weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weight.any():
         raise ValueError("all rows have weight 0: give at least one row a positive weight.")
@@ -265,7 +254,15 @@ def check_weight(sample_weight: Any, X: Any) -> Array:
             f"sample_weight contains {low if low < 1 / _MAX_VALUE else high:g}, but a weight is a number of rows: "
             f"give 0, or numbers between {1 / _MAX_VALUE:g} and {_MAX_VALUE:g}."
         )
-    return weight
+    zero = zero_rows(X) & (weight > 0)
+    if zero.any():
+        weight = np.where(zero, 0.0, weight)
+        if not weight.any():
+            raise ValueError(
+                "all rows of X are zero: no row has a feature (documents that share no word with the vocabulary); "
+                "give rows with at least one non-zero entry."
+            )
+    return weight, int(zero.sum())
 
 
 def refuse_few(rows: WeightedRows, n_components: int, name: str = "n_components") -> None:
@@ -284,19 +281,6 @@ def as_rows(X: Any, weight: Matrix, dtype: Any) -> WeightedRows:
         ids = np.flatnonzero(weight)
         X, weight = select_rows(X, ids), weight[ids]
     return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
-
-
-def drop_zero_rows(X: Any, weight: Array) -> tuple[Array, int]:
-    """Give zero rows the weight 0, which leaves them out of a fit; return the weights and the number of zero rows."""
-    zero = zero_rows(X) & (weight > 0)
-    if zero.any():
-        weight = np.where(zero, 0.0, weight)
-        if not weight.any():
-            raise ValueError(
-                "all rows of X are zero: no row has a feature (documents that share no word with the vocabulary); "
-                "give rows with at least one non-zero entry."
-            )
-    return weight, int(zero.sum())
 
 
 def _divisors(sizes: Array) -> Array:

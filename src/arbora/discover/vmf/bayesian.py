@@ -30,19 +30,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.core.estimator import read_options
-from arbora.discover.mixture.base import Mixture, PartialFitMixture, Search
+from arbora.discover.mixture.base import Mixture, PartialFitMixture, Start
 from arbora.discover.mixture.rows import as_rows
-from arbora.discover.mixture.starts import Init
 from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
 from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_unless_mixed
 from arbora.discover.vmf.mixture import (
     Annealing,
     VMFMixture,
+    annealed_components,
     held_back_rows,
     mean_row,
     n_vmf_parameters,
-    start_components,
 )
 from arbora.discover.vmf.posterior import (
     Inference,
@@ -103,8 +101,7 @@ class BayesianComponents(Mixture):
 
     _min_features: ClassVar[int] = 2
     _annealing_steps: ClassVar[int] = 25
-    _prior_kind: ClassVar[Any] = PriorOptions
-    _prior_constraints: ClassVar[dict[str, Any]] = PRIOR_CONSTRAINTS
+    _options: ClassVar[dict[str, Any]] = {"prior": (PriorOptions, PRIOR_CONSTRAINTS)}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
@@ -112,15 +109,8 @@ class BayesianComponents(Mixture):
         "prior": [dict, None],
     }
 
-    def _validate_params(self) -> None:
-        super()._validate_params()
-        self._prior_options()
-
-    def _prior_options(self) -> Any:
-        return read_options("prior", self.prior, self._prior_kind, self._prior_constraints)
-
     def _fixed_prior(self) -> dict[str, Any]:
-        return fixed_prior(self._prior_options(), self.n_features_in_)
+        return fixed_prior(self._read_options("prior"), self.n_features_in_)
 
     def _small_mixture(self) -> Mixture:
         return VMFMixture(self.n_components, init="annealed", verbose=self.verbose)
@@ -134,27 +124,17 @@ class BayesianComponents(Mixture):
             largest_kappa(self._precision),
         )
 
-    def _annealing(self, init: Init, search: Search) -> Annealing:
+    def _annealing(self, start: Start) -> Annealing:
         """Return how a start is annealed: not at all for given labels or means."""
         held_back = held_back_rows(
             may_be_empty=self.keep_empty or not self._fills_up, is_selected=isinstance(self.n_components, str)
         )
-        n_steps = search.annealing_steps if isinstance(init, str) else 0
-        return Annealing(n_steps, held_back, search.schedule.batch_size)
+        return Annealing(start.search.annealing_steps if isinstance(start.init, str) else 0, held_back)
 
-    def _start_components(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> VMFPosterior:
+    def _start_components(self, start: Start) -> VMFPosterior:
         """Return a posterior to start from: components of the start, annealed, with the prior."""
-        start = start_components(rows, init, n_components, rng, engine)
-        start = self._annealing(init, search).applied(rows, start, rng, engine)
-        return begin_posterior(mean_row(rows), rows.total, start, self._fixed_prior(), self._inference())
+        rows, params = start.rows, annealed_components(start, self._annealing(start))
+        return begin_posterior(mean_row(rows), rows.total, params, self._fixed_prior(), self._inference())
 
     def _set_components(self, q: VMFPosterior) -> None:
         """Store the factors as attributes."""
@@ -311,6 +291,10 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
     True
     """
 
+    _options: ClassVar[dict[str, Any]] = {
+        **BayesianComponents._options,
+        "sampling": (Sampling, _SAMPLING_CONSTRAINTS),
+    }
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianComponents._parameter_constraints,
         "inference": [StrOptions({"variational", "gibbs"})],
@@ -354,10 +338,6 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate_params(self) -> None:
-        super()._validate_params()
-        read_options("sampling", self.sampling, Sampling, _SAMPLING_CONSTRAINTS)
-
     def _require_batches(self) -> None:
         super()._require_batches()
         if self.inference == "gibbs":
@@ -377,16 +357,8 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
         extra = partial(posterior_extra, shared=how.shared)
         return MixtureModel(posterior_scores, partial(update_posterior, how), extra)
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> VMFPosterior:
-        return self._start_components(rows, init, n_components, search, rng, engine)
+    def _start(self, start: Start) -> VMFPosterior:
+        return self._start_components(start)
 
     def _set(self, params: VMFPosterior) -> None:
         self._set_components(params)
@@ -422,7 +394,7 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
         """With Gibbs sampling, run chains from different variational solutions and store their common posterior."""
         if self.inference != "gibbs":
             return
-        options = read_options("sampling", self.sampling, Sampling)
+        options = self._read_options("sampling")
         ids, unseen = np.flatnonzero(weight), np.flatnonzero(weight == 0)
         seen, n_components = X[ids], self.n_components_
         rows = as_rows(X, weight, self._precision)

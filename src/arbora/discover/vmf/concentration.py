@@ -33,19 +33,19 @@ from arbora.special import kappa_mle, vmf_log_normalizer
 
 _POINTS = 129  # points of the grid
 _DEPTH = 45.0  # nats below the maximum at which a density counts as zero
-_MOST_ZOOMS = 40
+_MAX_ZOOMS = 40
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
-_MOST_STEPS, _MOST_HALVINGS = 30, 20
+_MAX_STEPS, _MAX_HALVINGS = 30, 20
 _CHAINS, _DRAWS, _BURN_IN = 64, 8, 8  # of the sampler; draws and burn-in are steps of each chain
 # Largest concentration, by the bytes of a number: cosines in single precision cannot resolve a larger one.
-_LARGEST = {4: 1e8, 8: 1e10}
-_LEAST_LOG = -30.0  # logarithm of the smallest concentration
+_MAX_KAPPA = {4: 1e8, 8: 1e10}
+_MIN_LOG = -30.0  # logarithm of the smallest concentration
 
 
 def largest_kappa(dtype: Any) -> float:
     """Return the largest concentration for rows of this dtype."""
-    return _LARGEST[np.dtype(dtype).itemsize]
+    return _MAX_KAPPA[np.dtype(dtype).itemsize]
 
 
 class KappaPosterior(NamedTuple):
@@ -83,12 +83,12 @@ class KappaLikelihood(NamedTuple):
     prior_mean: float
     prior_variance: float
     n_features: int
-    largest: float = _LARGEST[8]
+    largest: float = _MAX_KAPPA[8]
 
     @property
     def log_range(self) -> tuple[float, float]:
         """Logarithms of the smallest and the largest concentration."""
-        return _LEAST_LOG, float(np.log(self.largest))
+        return _MIN_LOG, float(np.log(self.largest))
 
     def log_density(self, u: Array) -> Array:
         """Return the log-density of u up to a constant; the first axis of u is that of the components."""
@@ -106,8 +106,8 @@ def point_posterior(kappa: Array, n_features: int) -> KappaPosterior:
 
 def prior_divergence(q: KappaPosterior, mean: float, variance: float) -> Array:
     """Return the Kullback-Leibler divergence of q from the log-normal prior."""
-    away = q.log_square - 2 * mean * q.log_mean + mean**2
-    return np.asarray(0.5 * np.log(2 * np.pi * variance) + away / (2 * variance) - q.entropy)
+    square = q.log_square - 2 * mean * q.log_mean + mean**2
+    return np.asarray(0.5 * np.log(2 * np.pi * variance) + square / (2 * variance) - q.entropy)
 
 
 def _zoom(likelihood: KappaLikelihood) -> tuple[Array, Array, Array]:
@@ -119,7 +119,7 @@ def _zoom(likelihood: KappaLikelihood) -> tuple[Array, Array, Array]:
     low = np.clip(np.minimum(peak, centre) - width, *likelihood.log_range)
     high = np.clip(np.maximum(peak, centre) + width, *likelihood.log_range)
     unit = np.linspace(0.0, 1.0, _POINTS)
-    for _ in range(_MOST_ZOOMS):
+    for _ in range(_MAX_ZOOMS):
         u = low[:, None] + (high - low)[:, None] * unit
         log_density = likelihood.log_density(u)
         log_density -= log_density.max(axis=1, keepdims=True)
@@ -156,15 +156,15 @@ def sample_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kap
     most = likelihood.log_range[1]
     state = np.minimum(grid.log_mean[:, None] + step * rng.standard_normal(size), most)
     value = likelihood.log_density(state)
-    kept = []
+    states = []
     for draw in range(-_BURN_IN, _DRAWS):
         moved = state + step * rng.standard_normal(size)
         moved_value = np.where(moved > most, -np.inf, likelihood.log_density(moved))
         accept = np.log(rng.random(size)) < moved_value - value
         state, value = np.where(accept, moved, state), np.where(accept, moved_value, value)
         if draw >= 0:
-            kept.append(state)
-    draws = np.concatenate(kept, axis=1)
+            states.append(state)
+    draws = np.concatenate(states, axis=1)
     entropy = 0.5 * np.log(2 * np.pi * np.e * np.maximum(draws.var(axis=1), 1e-32))
     log_normalizer = vmf_log_normalizer(np.exp(draws), likelihood.n_features)
     return _summary(draws, np.full_like(draws, 1 / draws.shape[1]), log_normalizer, entropy)
@@ -210,11 +210,11 @@ def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kapp
 
     mean, sd = _bound_start(likelihood, before, value)
     current = value(mean, sd)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         gradient, precision = curvature(mean, sd)
         step, shrink = gradient / precision, -0.5 * np.log(precision) - np.log(sd)
         scale, better = np.ones_like(mean), np.zeros(len(mean), bool)
-        for _ in range(_MOST_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             moved = value(ahead(scale * step), sd * np.exp(scale * shrink))
             better = moved > current
             if better.all():

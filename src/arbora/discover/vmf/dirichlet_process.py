@@ -39,9 +39,8 @@ from arbora.arrays import Array, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.products import csr_matmul
-from arbora.discover.mixture.base import Search
+from arbora.discover.mixture.base import Search, Start
 from arbora.discover.mixture.rows import as_rows
-from arbora.discover.mixture.starts import Init
 from arbora.discover.vmf.bayesian import BayesianComponents
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import (
@@ -188,43 +187,39 @@ def merged_stats(stats: Stats, keep: int, drop: int) -> Stats:
 def resized(model: MixtureModel, params: DPPosterior, n_components: int) -> DPPosterior:
     """Return the posterior truncated at another number: empty components are appended, or the last ones dropped."""
     q, (counts, sums) = params.components, params.stats
-    n_more = n_components - len(counts)
-    if n_more == 0:
+    if n_components == len(counts):
         return params
-    kept = min(n_components, len(counts))
-    more = max(n_more, 0)
+    n_old, n_new = min(n_components, len(counts)), max(n_components - len(counts), 0)
 
     def fit(values: Array, fill: float) -> Array:
-        return np.append(values[:kept], np.full(more, fill))
+        return np.append(values[:n_old], np.full(n_new, fill))
 
-    centre = np.repeat(q.prior.direction[:, None], more, axis=1).astype(q.directions.dtype)
+    centre = np.repeat(q.prior.direction[:, None], n_new, axis=1).astype(q.directions.dtype)
     components = VMFPosterior(
-        np.hstack([q.directions[:, :kept], centre]),
+        np.hstack([q.directions[:, :n_old], centre]),
         fit(q.mean_concentrations, q.prior.concentration),
         fit(q.dirichlet, 1.0),
         KappaPosterior(*(fit(value, float(value[0])) for value in q.kappa)),
         q.prior,
     )
-    stats = Stats(fit(counts, 0.0), np.hstack([sums[:, :kept], np.zeros((len(sums), more), sums.dtype)]))
+    stats = Stats(fit(counts, 0.0), np.hstack([sums[:, :n_old], np.zeros((len(sums), n_new), sums.dtype)]))
     sticks = Sticks(np.empty((2, n_components - 1)), params.sticks.eta)
     sticks = update_sticks(sticks, stats.counts, learn=False)
     resized: DPPosterior = model.update(DPPosterior(components, sticks, stats), stats)
     return resized
 
 
-def known_fit(scores: LinearScores, known: Stats) -> float:
+def fit_of_stats(scores: LinearScores, stats: Stats) -> float:
     """Return the bound of rows that are known only by their statistics, up to a constant."""
-    along = np.einsum("jk,jk->k", scores.weights, known.sums, dtype=np.float64)
-    return float(known.counts @ scores.offset + np.sum(scores.scale * along))
+    along = np.einsum("jk,jk->k", scores.weights, stats.sums, dtype=np.float64)
+    return float(stats.counts @ scores.offset + np.sum(scores.scale * along))
 
 
 def with_births(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
     """Move components without rows to rows that are far from all means, and from each other."""
     empty = np.flatnonzero(params.stats.counts <= MIN_ROWS)
-    directions, mean_concentrations = (
-        params.components.directions.copy(),
-        params.components.mean_concentrations.copy(),
-    )
+    directions = params.components.directions.copy()
+    mean_concentrations = params.components.mean_concentrations.copy()
     used = np.setdiff1d(np.arange(len(mean_concentrations)), empty)
     if not len(used):  # the rows have so little weight that there is no cluster yet
         return params
@@ -239,29 +234,29 @@ def with_births(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
 
 
 def batch_turns(
-    model: MixtureModel, params: DPPosterior, known: Stats, rows: WeightedRows, engine: Engine
+    model: MixtureModel, params: DPPosterior, earlier: Stats, rows: WeightedRows, engine: Engine
 ) -> tuple[DPPosterior, float]:
-    """Return the posterior after some iterations with a batch, and its bound up to a constant of the known rows."""
+    """Return the posterior after some iterations with a batch, and its bound up to a constant of the earlier rows."""
     stats, _ = e_step(model.scores(params), rows, engine)
     bound = 0.0
     for _ in range(_TURNS):
-        both = Stats(known.counts + stats.counts, known.sums + stats.sums)
+        both = Stats(earlier.counts + stats.counts, earlier.sums + stats.sums)
         order = np.argsort(-both.counts, kind="stable")
         params = model.update(params, both)
-        known = Stats(known.counts[order], known.sums[:, order])  # in the new order of the components
+        earlier = Stats(earlier.counts[order], earlier.sums[:, order])  # in the new order of the components
         stats, bound = e_step(model.scores(params), rows, engine)
-    return params, bound + known_fit(model.scores(params), known) + model.extra(params)
+    return params, bound + fit_of_stats(model.scores(params), earlier) + model.extra(params)
 
 
 def merged_fit(
-    model: MixtureModel, found: MixtureFit, rows: WeightedRows, schedule: Schedule, engine: Engine
+    model: MixtureModel, fit: MixtureFit, rows: WeightedRows, schedule: Schedule, engine: Engine
 ) -> MixtureFit:
     """Merge similar components as long as the bound rises.
 
     Parameters
     ----------
     model : MixtureModel
-    found : MixtureFit
+    fit : MixtureFit
         A fit that has converged.
     rows : WeightedRows
     schedule : Schedule
@@ -272,22 +267,22 @@ def merged_fit(
     MixtureFit
     """
     trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
-    failures, pairs = 0, similar_pairs(found.params)
+    failures, pairs = 0, similar_pairs(fit.params)
     while pairs and failures < _MAX_FAILURES:
-        stats = merged_stats(found.params.stats, *pairs.pop(0))
-        start = model.update(found.params, stats)
+        stats = merged_stats(fit.params.stats, *pairs.pop(0))
+        start = model.update(fit.params, stats)
         better = run(model, rows, start, trial, engine)
-        if better.bounds[-1] <= found.bounds[-1]:
+        if better.bounds[-1] <= fit.bounds[-1]:
             failures += 1
             continue
         better = run(model, rows, better.params, schedule, engine)
-        risen = better.bounds[better.bounds > found.bounds[-1]]
-        found = better._replace(bounds=np.concatenate([found.bounds, risen]))
-        failures, pairs = 0, similar_pairs(found.params)
-    return found
+        risen = better.bounds[better.bounds > fit.bounds[-1]]
+        fit = better._replace(bounds=np.concatenate([fit.bounds, risen]))
+        failures, pairs = 0, similar_pairs(fit.params)
+    return fit
 
 
-# --- Dirichlet-process mixtures of von Mises-Fisher distributions: the number of clusters is found, not given ---
+# --- Dirichlet-process mixtures of von Mises-Fisher distributions: the number of clusters is learned ---------
 
 
 class DirichletProcessVMFMixture(BayesianComponents):
@@ -393,20 +388,12 @@ class DirichletProcessVMFMixture(BayesianComponents):
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         how = self._inference("alpha")
-        update = partial(dp_update, how, self._prior_options().alpha is None)
+        update = partial(dp_update, how, self._read_options("prior").alpha is None)
         return MixtureModel(dp_scores, update, partial(dp_extra, how.shared))
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> DPPosterior:
-        q = self._start_components(rows, init, n_components, search, rng, engine)
-        counts, alpha = q.dirichlet - 1.0, self._prior_options().alpha
+    def _start(self, start: Start) -> DPPosterior:
+        q = self._start_components(start)
+        counts, alpha = q.dirichlet - 1.0, self._read_options("prior").alpha
         eta = 1.0 if alpha is None else float(alpha)
         sticks = update_sticks(Sticks(np.empty((2, len(counts) - 1)), eta), counts, learn=False)
         return DPPosterior(q, sticks, Stats(counts, np.zeros_like(q.directions)))
@@ -477,7 +464,7 @@ class DirichletProcessVMFMixture(BayesianComponents):
             return self
 
     def _add_batch(self, rows: WeightedRows, engine: Engine) -> tuple[DPPosterior, float]:
-        """Return the better posterior given the known statistics and a batch: with new clusters, or without."""
+        """Return the better posterior given earlier batches and a new one: with new clusters, or without."""
         model = self._model(rows)
         params = resized(model, self._params(), max(self.n_components, len(self.counts_)))
         starts = params, with_births(params, rows)

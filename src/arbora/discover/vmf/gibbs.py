@@ -313,12 +313,12 @@ def sample_posterior(
     Sampled
     """
     sweeps = sweeps._replace(n_chains=len(states))
-    found = sample_chains(sampler, X, sweeps, seed, start=start_from(states), engine=engine)
-    aligned = aligned_draws(found.draws["labels"], found.draws["log_kappa"], states[0].labels)
-    draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": found.log_joint}
+    chains = sample_chains(sampler, X, sweeps, seed, start=start_from(states), engine=engine)
+    aligned = aligned_draws(chains.draws["labels"], chains.draws["log_kappa"], states[0].labels)
+    draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": chains.log_joint}
     u = aligned.log_kappa.reshape(-1, sampler.n_components)
     return Sampled(
-        mean_trace(found.traces),
+        mean_trace(chains.traces),
         aligned.resp,
         draws,
         {name: rhat(values) for name, values in draws.items()},
@@ -326,12 +326,12 @@ def sample_posterior(
     )
 
 
-def warn_unless_mixed(found: Mapping[str, Array]) -> None:
+def warn_unless_mixed(rhats: Mapping[str, Array]) -> None:
     """Warn if an R-hat shows that the chains found different clusters."""
-    worst = max(found, key=lambda name: np.max(found[name]))
-    if np.max(found[worst]) > _RHAT_LIMIT:
+    worst = max(rhats, key=lambda name: np.max(rhats[name]))
+    if np.max(rhats[worst]) > _RHAT_LIMIT:
         warn_caller(
-            f"the chains do not agree: R-hat of {worst} is up to {np.max(found[worst]):.3g} (limit: {_RHAT_LIMIT}). "
+            f"the chains do not agree: R-hat of {worst} is up to {np.max(rhats[worst]):.3g} (limit: {_RHAT_LIMIT}). "
             "They may have found different clusters. Increase n_warmup and n_samples.",
             ConvergenceWarning,
         )

@@ -31,10 +31,10 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import draw_generator
-from arbora.discover.mixture.base import Mixture, Search
+from arbora.discover.mixture.base import Mixture, Search, Start
 from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, largest_features
 from arbora.discover.mixture.rows import unit_rows
-from arbora.discover.mixture.starts import MAX_PRUNINGS, Init, without_clones
+from arbora.discover.mixture.starts import MAX_PRUNINGS, without_clones
 from arbora.discover.vmf.bayesian import PRIOR_CONSTRAINTS, BayesianComponents, posterior_log_joint
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
 from arbora.discover.vmf.hierarchical_posterior import (
@@ -60,7 +60,7 @@ from arbora.discover.vmf.hierarchical_start import (
     scattered_leaves,
     split_leaves,
 )
-from arbora.discover.vmf.mixture import VMFParams, broad_concentration, start_components
+from arbora.discover.vmf.mixture import VMFParams, annealed_components, broad_concentration
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     VMFPosterior,
@@ -254,6 +254,14 @@ class TreePriorOptions(NamedTuple):
     seed_weight: float = 1.0
 
 
+_TREE_CONSTRAINTS = {
+    **PRIOR_CONSTRAINTS,
+    "concentration": [Interval(Real, 0, np.inf, closed="both")],
+    "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
+    "seed_weight": [Interval(Real, 0, None, closed="left")],
+}
+
+
 class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     """Mixture of von Mises-Fisher distributions in a tree.
 
@@ -368,13 +376,7 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     True
     """
 
-    _prior_kind: ClassVar[Any] = TreePriorOptions
-    _prior_constraints: ClassVar[dict[str, Any]] = {
-        **PRIOR_CONSTRAINTS,
-        "concentration": [Interval(Real, 0, np.inf, closed="both")],
-        "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
-        "seed_weight": [Interval(Real, 0, None, closed="left")],
-    }
+    _options: ClassVar[dict[str, Any]] = {"prior": (TreePriorOptions, _TREE_CONSTRAINTS)}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianComponents._parameter_constraints,
         "structure": [Hierarchy, "array-like"],
@@ -477,7 +479,7 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     def _tree(self, dtype: Any) -> Tree:
         n_nodes = self.hierarchy_.n_nodes
         counts = np.zeros(n_nodes)
-        seed_weight = self._prior_options().seed_weight
+        seed_weight = self._read_options("prior").seed_weight
         counts[self.seed_nodes_] = seed_weight
         seeds = sp.lil_array((n_nodes, self.n_features_in_))
         if seed_weight:
@@ -487,52 +489,42 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     # --- the model ------------------------------------------------------------------------------------------------
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        fixed = () if self._prior_options().node_concentration is None else ("node_concentration",)
+        fixed = () if self._read_options("prior").node_concentration is None else ("node_concentration",)
         tree, how = self._tree(rows.X.dtype), self._inference(*fixed)
         return MixtureModel(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> TreePosterior:
+    def _start(self, start: Start) -> TreePosterior:
+        init, dtype = start.init, start.rows.X.dtype
         names = ("top-down", "bottom-up") if isinstance(init, str) and init == "auto" else (init,)
-        starts = [self._fit_leaves(rows, name, search, rng, engine) for name in names]
-        bounds = [start.bounds[-1] for start in starts]
+        starts = [self._fit_leaves(start._replace(init=name)) for name in names]
+        bounds = [fit.bounds[-1] for fit in starts]
         best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # not by rounding alone
         q = starts[best].params
         if isinstance(names[best], str) and names[best] == "bottom-up":
-            order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
+            order = arrange(self.hierarchy_, q.directions.T, self._seeds(), start.rng)
             kappa = KappaPosterior(*(part[order] for part in q.kappa))
             directions = np.ascontiguousarray(q.directions[:, order])
             q = VMFPosterior(directions, q.mean_concentrations[order], q.dirichlet[order], kappa, q.prior)
         # The prior that the leaves learned may be narrow; the inner nodes have still to learn theirs.
         prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._fixed_prior()})
-        node_concentration = self._prior_options().node_concentration
-        return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), node_concentration)
+        node_concentration = self._read_options("prior").node_concentration
+        return start_tree(self._tree(dtype), q._replace(prior=prior), node_concentration)
 
-    def _fit_leaves(
-        self, rows: WeightedRows, init: Init, search: Search, rng: np.random.Generator, engine: Engine
-    ) -> MixtureFit:
+    def _fit_leaves(self, start: Start) -> MixtureFit:
         """Fit the leaves without the tree, from a broad concentration, or from labels of the rows."""
-        n_features, ones = rows.X.shape[1], np.ones(self.n_components)
+        rows, init, n_components, _, rng, engine = start
+        n_features, ones, leaves = rows.X.shape[1], np.ones(n_components), None
         if isinstance(init, str):
             directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
             kappa = broad_concentration(rows, directions, rng)
-            start = VMFParams(directions, ones, kappa * ones, ones / len(ones))
-        else:
-            start = start_components(rows, init, len(ones), rng, engine)
-        start = self._annealing(init, search).applied(rows, start, rng, engine)
+            leaves = VMFParams(directions, ones, kappa * ones, ones / n_components)
+        leaves = annealed_components(start, self._annealing(start), leaves)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
-        prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)
-        kappa_posterior = point_posterior(start.concentrations, n_features)
-        dirichlet = rows.total * start.weights + 1.0
-        q = VMFPosterior(start.vectors, CERTAIN * ones, dirichlet, kappa_posterior, prior)
+        prior = VMFPrior(1.0, direction, 0.0, float(np.log(leaves.concentrations).mean()), 1.0)
+        kappa_posterior = point_posterior(leaves.concentrations, n_features)
+        dirichlet = rows.total * leaves.weights + 1.0
+        q = VMFPosterior(leaves.vectors, CERTAIN * ones, dirichlet, kappa_posterior, prior)
         how = self._inference()._replace(fixed=frozenset())
         extra = partial(posterior_extra, shared=how.shared)
         model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
@@ -557,7 +549,7 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
 
     def _n_parameters(self) -> int:
         (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
-        options = self._prior_options()
+        options = self._read_options("prior")
         n_kappa = 1 if self.concentration == "shared" else n_leaves
         n_kappa += n_nodes - n_leaves if options.node_concentration is None else 0
         has_root = options.direction is not None and bool(np.isinf(options.concentration))

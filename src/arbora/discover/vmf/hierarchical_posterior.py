@@ -102,21 +102,21 @@ def regular_tree(branching: Sequence[int]) -> Hierarchy:
     return Hierarchy.from_edges(edges, nodes=[_ROOT])
 
 
-def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ints]:
+def pruned_tree(tree: Hierarchy, positions: Sequence[int]) -> tuple[Hierarchy, Ints]:
     """Return a tree with some of the leaves: a node that has lost all children but one is replaced by that child.
 
     Parameters
     ----------
     tree : Hierarchy
         With one root.
-    kept : sequence of int
+    positions : sequence of int
         Positions in `leaf_ids` of the leaves to keep; at least one.
 
     Returns
     -------
     tree : Hierarchy
         Nodes are named by their paths, as in `regular_tree`.
-    leaves : ndarray of shape (n_kept,)
+    leaves : ndarray of shape (n_positions,)
         For each leaf of the new tree, in the order of its `leaf_ids`, its position among the old leaves.
 
     Examples
@@ -125,7 +125,7 @@ def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ints]:
     >>> tree.leaves(), leaves
     (['0', '1/0', '1/1'], array([0, 2, 3]))
     """
-    place = {int(tree.leaf_ids[k]): k for k in kept}
+    place = {int(tree.leaf_ids[k]): k for k in positions}
     edges: list[tuple[str, str]] = []
     leaves: dict[str, int] = {}
 
@@ -261,8 +261,8 @@ def joint_update(
     products = Products(square, along, row_products(above, above))
 
     def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-        found = how.posterior(likelihood, before) if how.shared else how.kappa_posterior(likelihood, before)
-        return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
+        updated = how.posterior(likelihood, before) if how.shared else how.kappa_posterior(likelihood, before)
+        return KappaPosterior(*(np.where(free, new, old) for new, old in zip(updated, before, strict=True)))
 
     used, kappa = settle(posterior, likelihood, products, kappa)
     directions, mean_concentrations = unit_vectors(
@@ -274,7 +274,10 @@ def joint_update(
 # --- Variational inference of the hierarchical von Mises-Fisher mixture: factors, updates, bound ------------
 
 
-_LEAST, _MOST_ALIKE = 1e-3, 0.999  # limits of the concentration and the resultant of children at the start
+_MIN_KAPPA, _MAX_COSINE = (
+    1e-3,
+    0.999,
+)  # limits of the concentration and the resultant of children at the start
 
 
 class Nodes(NamedTuple):
@@ -303,10 +306,10 @@ def free_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
 
 def different_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
     """Return which nodes have a concentration that is learned, with one leaf if all share theirs."""
-    found = free_nodes(tree, how)
+    nodes = free_nodes(tree, how)
     if how.shared:
-        found[tree.leaves[1:]] = False
-    return found
+        nodes[tree.leaves[1:]] = False
+    return nodes
 
 
 def with_leaves(tree: Tree, nodes: Nodes, dirichlet: Array, prior: VMFPrior) -> TreePosterior:
@@ -336,8 +339,8 @@ def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | Non
         ids = level[tree.inner[level]]
         sums = tree.children[ids] @ directions
         directions[ids], lengths = unit_vectors(sums, np.eye(1, n_features)[np.zeros(len(ids), int)])
-        resultant = np.clip(lengths / np.diff(tree.children.indptr)[ids], 0.0, _MOST_ALIKE)
-        node_kappa[ids] = np.maximum(kappa_mle(resultant, n_features), _LEAST)
+        resultant = np.clip(lengths / np.diff(tree.children.indptr)[ids], 0.0, _MAX_COSINE)
+        node_kappa[ids] = np.maximum(kappa_mle(resultant, n_features), _MIN_KAPPA)
     if not np.isfinite(leaves.prior.concentration):
         directions[tree.levels[0]] = leaves.prior.direction
     if node_concentration is not None:
@@ -371,7 +374,7 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
             whole[ids] = part
         expected[ids] = expected_means(new.directions, new.mean_concentrations)
 
-    own = how._replace(shared=False)
+    separate = how._replace(shared=False)
     if how.shared:  # one concentration of all leaves, on whatever level they are
         update(tree.leaves, how)
     for level in reversed(tree.levels):
@@ -379,10 +382,10 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
             prior = root_prior(how, prior, child_sums(tree, level, expected) + sums[level])
         ids = level[inner[level]] if how.shared else level
         if len(ids):
-            update(ids, own)
+            update(ids, separate)
     for level in tree.levels[1:]:
         if inner[level].any():
-            update(level[inner[level]], own)
+            update(level[inner[level]], separate)
     q = with_leaves(tree, Nodes(directions, mean_concentrations, kappa), prior.alpha + stats.counts, prior)
     return q._replace(prior=learned_prior(tree, how, q))
 

@@ -47,8 +47,8 @@ def random_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.ran
 
 def scattered_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> Matrix:
     """Return directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
-    given = _given(tree.leaf_ids, seeds)
-    return _directions(_centres(rows, len(tree.leaf_ids), given, rng), tree, seeds, rows.X.dtype)
+    pinned = _pinned(tree.leaf_ids, seeds)
+    return _directions(_centres(rows, len(tree.leaf_ids), pinned, rng), tree, seeds, rows.X.dtype)
 
 
 def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> Matrix:
@@ -61,7 +61,7 @@ def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.rand
         means[node] = np.asarray(rows.X[ids].T @ rows.weight[ids]) if len(ids) else means[tree.parent[node]]
         children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]]
         if len(children):
-            labels = _split(rows.take(ids), len(children), _given(children, seeds), rng)
+            labels = _split(rows.take(ids), len(children), _pinned(children, seeds), rng)
             members |= {int(child): ids[labels == k] for k, child in enumerate(children)}
     return _directions(means[tree.leaf_ids], tree, seeds, rows.X.dtype)
 
@@ -99,7 +99,7 @@ def arrange(tree: Hierarchy, directions: Matrix, seeds: Seeds, rng: np.random.Ge
             continue
         under = tree.ancestor_matrix[tree.leaf_ids[ids]][:, children].toarray()
         bonus = _PINNED * under * np.isin(ids, pinned)[:, None]
-        labels = _share(directions[ids], below[children], _given(children, seeds), bonus, rng)
+        labels = _share(directions[ids], below[children], _pinned(children, seeds), bonus, rng)
         members |= {int(child): ids[labels == k] for k, child in enumerate(children)}
     return clusters
 
@@ -107,7 +107,7 @@ def arrange(tree: Hierarchy, directions: Matrix, seeds: Seeds, rng: np.random.Ge
 def _share(
     items: Matrix,
     sizes: Ints,
-    given: Mapping[int, Array],
+    pinned: Mapping[int, Array],
     bonus: Array,
     rng: np.random.Generator,
 ) -> Ints:
@@ -120,20 +120,20 @@ def _share(
         sums = np.array([items[labels == k].sum(axis=0) for k in range(len(sizes))])
         return float(np.linalg.norm(sums, axis=1).sum())
 
-    starts = (_share_once(items, sizes, given, bonus, rng) for _ in range(_ARRANGEMENTS))
+    starts = (_share_once(items, sizes, pinned, bonus, rng) for _ in range(_ARRANGEMENTS))
     return max(starts, key=similarity)
 
 
 def _share_once(
     items: Array,
     sizes: Ints,
-    given: Mapping[int, Array],
+    pinned: Mapping[int, Array],
     bonus: Array,
     rng: np.random.Generator,
 ) -> Ints:
     """Return labels of items by spherical k-means with given cluster sizes, from one start."""
     n_clusters, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
-    centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_clusters, given, rng)
+    centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_clusters, pinned, rng)
     labels = np.full(len(items), -1)
     for _ in range(_SPLIT_ITERATIONS):
         gain = items @ centres.T + bonus
@@ -142,13 +142,13 @@ def _share_once(
             break
         labels = chosen
         sums = np.array([items[labels == k].sum(axis=0) for k in range(n_clusters)])
-        for k, seed in given.items():
+        for k, seed in pinned.items():
             sums[k] += seed
         centres = unit_vectors(sums, centres)[0]
     return labels
 
 
-def _given(nodes: Ints, seeds: Seeds) -> dict[int, Array]:
+def _pinned(nodes: Ints, seeds: Seeds) -> dict[int, Array]:
     """Return the seeds of nodes, by position in `nodes`."""
     place = {int(node): k for k, node in enumerate(nodes)}
     return {
@@ -159,28 +159,30 @@ def _given(nodes: Ints, seeds: Seeds) -> dict[int, Array]:
 
 
 def _centres(
-    rows: WeightedRows, n_clusters: int, given: Mapping[int, Array], rng: np.random.Generator
+    rows: WeightedRows, n_clusters: int, pinned: Mapping[int, Array], rng: np.random.Generator
 ) -> Array:
-    """Return the given centres, and rows that are far from them and from each other as the other centres."""
-    free = [k for k in range(n_clusters) if k not in given]
+    """Return pinned centres, and rows that are far from them and from each other as the other centres."""
+    free = [k for k in range(n_clusters) if k not in pinned]
     centres, weight = np.zeros((n_clusters, rows.X.shape[1])), rows.weight
-    if given:
-        centres[list(given)] = list(given.values())
-        cosine = csr_matmul(rows.X, np.ascontiguousarray(centres[list(given)].T, rows.X.dtype))
+    if pinned:
+        centres[list(pinned)] = list(pinned.values())
+        cosine = csr_matmul(rows.X, np.ascontiguousarray(centres[list(pinned)].T, rows.X.dtype))
         weight = weight * np.maximum(1 - cosine.max(axis=1), 1e-6)
     if free:
         centres[free] = rows.X[plus_plus(WeightedRows(rows.X, weight), len(free), rng)].toarray()
     return centres
 
 
-def _split(rows: WeightedRows, n_clusters: int, given: Mapping[int, Array], rng: np.random.Generator) -> Ints:
-    """Return the cluster of each row, by k-means from the given centres and from rows far from them."""
+def _split(
+    rows: WeightedRows, n_clusters: int, pinned: Mapping[int, Array], rng: np.random.Generator
+) -> Ints:
+    """Return the cluster of each row, by k-means from pinned centres and from rows far from them."""
     n_samples = rows.X.shape[0]
     if n_samples < n_clusters or n_clusters == 1:
         # One row for each child, those with seeds first.
-        order = np.array([*given, *set(range(n_clusters)).difference(given)], np.int64)
+        order = np.array([*pinned, *set(range(n_clusters)).difference(pinned)], np.int64)
         return np.asarray(order[np.arange(n_samples) % n_clusters])
-    return split_rows(rows, _centres(rows, n_clusters, given, rng), _SPLIT_ITERATIONS)
+    return split_rows(rows, _centres(rows, n_clusters, pinned, rng), _SPLIT_ITERATIONS)
 
 
 def _directions(sums: Array, tree: Hierarchy, seeds: Seeds, dtype: Any) -> Matrix:
@@ -188,7 +190,7 @@ def _directions(sums: Array, tree: Hierarchy, seeds: Seeds, dtype: Any) -> Matri
     axis = np.zeros_like(sums)
     axis[:, 0] = 1  # for rows that cancel
     directions, _ = unit_vectors(sums, axis)
-    for k, seed in _given(tree.leaf_ids, seeds).items():
+    for k, seed in _pinned(tree.leaf_ids, seeds).items():
         directions[k] = seed
     return directions.astype(dtype)
 
@@ -222,7 +224,7 @@ def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names:
     nodes = structure.encode(list(seeds))
     order = np.argsort(nodes)
     names = list(seeds)
-    found = np.zeros((len(names), X.shape[1]))
+    directions = np.zeros((len(names), X.shape[1]))
     for place, j in enumerate(order.tolist()):
         vector = _vector(names[j], seeds[names[j]], X, feature_names)
         length = np.linalg.norm(vector)
@@ -230,19 +232,19 @@ def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names:
             raise ValueError(
                 f"the seed of node {names[j]!r} is zero or not finite: give words or rows that are not empty."
             )
-        found[place] = vector / length
-    return Seeds(nodes[order], found)
+        directions[place] = vector / length
+    return Seeds(nodes[order], directions)
 
 
 def _labelled(labels: Any, n_samples: int) -> dict[Any, Ints]:
-    given = np.asarray(labels, dtype=object)
-    if given.shape != (n_samples,):
+    names = np.asarray(labels, dtype=object)
+    if names.shape != (n_samples,):
         raise ValueError(
             f"seeds must be a mapping of nodes, or {n_samples} labels (None for a row without one), got an array of "
-            f"shape {given.shape}."
+            f"shape {names.shape}."
         )
     rows: dict[Any, list[int]] = {}
-    for i, label in enumerate(given.tolist()):
+    for i, label in enumerate(names.tolist()):
         if label is not None:
             rows.setdefault(label, []).append(i)
     return {label: np.array(ids) for label, ids in rows.items()}
@@ -252,28 +254,28 @@ def _vector(name: Any, seed: Any, X: sp.csr_array, feature_names: Any) -> Array:
     """Return the sum of the rows, words or vectors of a seed."""
     n_samples, n_features = X.shape
     dense = seed.toarray() if hasattr(seed, "toarray") else [seed] if isinstance(seed, str) else seed
-    given = np.asarray(dense)
-    if given.dtype.kind in "UO":
+    values = np.asarray(dense)
+    if values.dtype.kind in "UO":
         if feature_names is None:
             raise ValueError(
                 f"the seed of node {name!r} has words: give the words of the columns as feature_names."
             )
         place = {word: j for j, word in enumerate(feature_names)}
-        unknown = [word for word in given.tolist() if word not in place]
+        unknown = [word for word in values.tolist() if word not in place]
         if unknown:
             raise ValueError(
                 f"the seed of node {name!r} has the word {unknown[0]!r}, which is not in feature_names."
             )
-        return np.bincount([place[word] for word in given.tolist()], minlength=n_features).astype(np.float64)
-    if given.dtype.kind in "iu" and given.ndim == 1:
-        if given.size == 0 or given.min() < 0 or given.max() >= n_samples:
+        return np.bincount([place[word] for word in values.tolist()], minlength=n_features).astype(np.float64)
+    if values.dtype.kind in "iu" and values.ndim == 1:
+        if values.size == 0 or values.min() < 0 or values.max() >= n_samples:
             raise ValueError(
                 f"the seed of node {name!r} has row numbers that are not between 0 and {n_samples - 1}."
             )
-        return np.asarray(X[given].sum(axis=0), dtype=np.float64).ravel()
-    if given.shape[-1:] != (n_features,) or given.ndim > 2:
+        return np.asarray(X[values].sum(axis=0), dtype=np.float64).ravel()
+    if values.shape[-1:] != (n_features,) or values.ndim > 2:
         raise ValueError(
             f"the seed of node {name!r} must be words, row numbers, or vectors of {n_features} features; got "
-            f"shape {given.shape}."
+            f"shape {values.shape}."
         )
-    return np.asarray(np.atleast_2d(given).sum(axis=0), dtype=np.float64)
+    return np.asarray(np.atleast_2d(values).sum(axis=0), dtype=np.float64)

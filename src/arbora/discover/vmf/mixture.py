@@ -34,8 +34,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover.mixture.base import PartialFitMixture, Search
-from arbora.discover.mixture.rows import iter_chunks, unit_columns
+from arbora.discover.mixture.base import PartialFitMixture, Start
+from arbora.discover.mixture.rows import iter_chunks
 from arbora.discover.mixture.starts import Init, starting_sums
 from arbora.discover.vmf.concentration import largest_kappa
 from arbora.discover.vmf.posterior import expected_log_weights
@@ -50,6 +50,7 @@ from arbora.infer.mixture.statistics import (
     linear_log_joint,
     log_weights,
     squared_lengths,
+    unit_columns,
 )
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
@@ -257,23 +258,24 @@ def anneal(
 
 
 class Annealing(NamedTuple):
-    """How a start is annealed: iterations, rows at the mean of all rows (see `anneal`), rows of a mini-batch."""
+    """How a start is annealed: iterations, and rows at the mean of all rows (see `anneal`)."""
 
     n_steps: int
     held_back: float
-    batch_size: int | None = None
 
-    def applied(
-        self, rows: WeightedRows, start: VMFParams, rng: np.random.Generator, engine: Engine
-    ) -> VMFParams:
-        """Return annealed components; with mini-batches, a sample of the rows is used."""
-        n_components, n_rows = len(start.weights), rows.X.shape[0]
-        if self.n_steps == 0 or n_components == 1:
-            return start
-        if self.batch_size is not None and self.batch_size < n_rows:
-            size = min(max(self.batch_size, _ROWS_PER_COMPONENT * n_components), n_rows)
-            rows = rows.take(np.sort(rng.choice(n_rows, size, replace=False)))
-        return anneal(rows, start, self.n_steps, rng, engine, self.held_back)
+
+def annealed_components(start: Start, annealing: Annealing, params: VMFParams | None = None) -> VMFParams:
+    """Return annealed components of a start, or of other ones; with mini-batches, a sample of the rows is used."""
+    rows, init, n_components, search, rng, engine = start
+    if params is None:
+        params = start_components(rows, init, n_components, rng, engine)
+    if annealing.n_steps == 0 or n_components == 1:
+        return params
+    n_rows, batch_size = rows.X.shape[0], search.schedule.batch_size
+    if batch_size is not None and batch_size < n_rows:
+        size = min(max(batch_size, _ROWS_PER_COMPONENT * n_components), n_rows)
+        rows = rows.take(np.sort(rng.choice(n_rows, size, replace=False)))
+    return anneal(rows, params, annealing.n_steps, rng, engine, annealing.held_back)
 
 
 def held_back_rows(*, may_be_empty: bool, is_selected: bool) -> float:
@@ -501,23 +503,14 @@ class VMFMixture(PartialFitMixture):
         density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> VMFParams:
-        start = start_components(rows, init, n_components, rng, engine)
-        if not isinstance(init, str) or init != "annealed":
-            return start
+    def _start(self, start: Start) -> VMFParams:
+        steps = (
+            start.search.annealing_steps if isinstance(start.init, str) and start.init == "annealed" else 0
+        )
         held_back = held_back_rows(
             may_be_empty=self.keep_empty, is_selected=isinstance(self.n_components, str)
         )
-        annealing = Annealing(search.annealing_steps, held_back, search.schedule.batch_size)
-        return annealing.applied(rows, start, rng, engine)
+        return annealed_components(start, Annealing(steps, held_back))
 
     def _set(self, params: VMFParams) -> None:
         means = params.vectors.T.astype(np.float64)

@@ -47,7 +47,7 @@ from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf
 CERTAIN = 1e12  # concentration of a mean that a start treats as known
 _TURNS = 4  # maximum number of updates of (mean, concentration) between two E-steps
 _SETTLED = 1e-6  # relative change of the concentrations at which these updates stop
-_LEAST_VARIANCE = 1e-6  # lower limit for the prior variance of log(kappa), which could shrink to zero
+_MIN_VARIANCE = 1e-6  # lower limit for the prior variance of log(kappa), which could shrink to zero
 _LOG_ALPHA = (-14.0, 14.0)
 
 
@@ -120,8 +120,8 @@ class Inference(NamedTuple):
         pooled = likelihood._replace(
             counts=likelihood.counts.sum(keepdims=True), pulls=likelihood.pulls.sum(keepdims=True)
         )
-        one = self.kappa_posterior(pooled, KappaPosterior(*(value[:1] for value in before)))
-        return KappaPosterior(*(np.repeat(value, len(likelihood.counts)) for value in one))
+        common = self.kappa_posterior(pooled, KappaPosterior(*(value[:1] for value in before)))
+        return KappaPosterior(*(np.repeat(value, len(likelihood.counts)) for value in common))
 
 
 class Products(NamedTuple):
@@ -147,7 +147,7 @@ def mean_lengths(q: VMFPosterior) -> Array:
 
 
 def begin_posterior(
-    mean_row: Array, total: float, start: Any, given: dict[str, Any], how: Inference
+    mean_row: Array, total: float, start: Any, fixed: dict[str, Any], how: Inference
 ) -> VMFPosterior:
     """Return a posterior with certain means, and an initial prior for the parts that are not given.
 
@@ -157,7 +157,7 @@ def begin_posterior(
     total : float
         Sum of the weights of all rows.
     start : VMFParams
-    given : dict
+    fixed : dict
         Parts of the prior that are given.
     how : Inference
 
@@ -176,7 +176,7 @@ def begin_posterior(
     }
     mean_concentrations = np.full(len(start.weights), CERTAIN)
     dirichlet = total * start.weights + 1.0
-    prior = VMFPrior(**{**first, **given})
+    prior = VMFPrior(**{**first, **fixed})
     pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
     likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
     # A distribution with an entropy, not a point: so the first bound is valid.
@@ -237,24 +237,24 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
 def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
     """Return the prior that maximises the bound over all parts that are not fixed."""
     prior = q.prior
-    found: dict[str, Any] = {}
+    learned: dict[str, Any] = {}
     n_components = len(q.dirichlet)
     if "alpha" not in fixed and n_components > 1:
-        found["alpha"] = best_alpha(float(expected_log_weights(q.dirichlet).sum()), n_components)
+        learned["alpha"] = best_alpha(float(expected_log_weights(q.dirichlet).sum()), n_components)
     total = np.asarray(q.directions @ mean_lengths(q).astype(q.directions.dtype), dtype=np.float64)
     length = float(np.linalg.norm(total))
     if "direction" not in fixed and length > 0:
-        found["direction"] = total / length
+        learned["direction"] = total / length
     if "concentration" not in fixed:
-        along = float(found.get("direction", prior.direction) @ total) / n_components
-        found["concentration"] = float(kappa_mle(np.clip(along, 0.0, 1 - 1e-12), len(total)))
+        along = float(learned.get("direction", prior.direction) @ total) / n_components
+        learned["concentration"] = float(kappa_mle(np.clip(along, 0.0, 1 - 1e-12), len(total)))
     if "log_mean" not in fixed:
-        found["log_mean"] = float(q.kappa.log_mean.mean())
+        learned["log_mean"] = float(q.kappa.log_mean.mean())
     if "log_variance" not in fixed and len(q.kappa.log_mean) > 1:
-        m = found.get("log_mean", prior.log_mean)
-        away = float(np.mean(q.kappa.log_square - 2 * m * q.kappa.log_mean + m**2))
-        found["log_variance"] = max(away, _LEAST_VARIANCE)
-    return prior._replace(**found)
+        m = learned.get("log_mean", prior.log_mean)
+        variance = float(np.mean(q.kappa.log_square - 2 * m * q.kappa.log_mean + m**2))
+        learned["log_variance"] = max(variance, _MIN_VARIANCE)
+    return prior._replace(**learned)
 
 
 def best_alpha(log_weights: float, n_components: int) -> float:
@@ -319,7 +319,7 @@ def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
 # and its concentration by quadrature over a log-normal distribution with the moments of the posterior.
 
 
-_LARGEST = largest_kappa(np.float64)  # concentration up to which densities are exact to rounding
+_MAX_KAPPA = largest_kappa(np.float64)  # concentration up to which densities are exact to rounding
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)  # quadrature over log(kappa)
 _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
@@ -344,7 +344,7 @@ def predictive_log_density(
     log_mean_normalizer = vmf_log_normalizer(mean_concentrations, n_features)
     terms = np.empty((len(_NODES), *cosine.shape))
     for term, node, weight in zip(terms, _NODES, _NODE_WEIGHTS, strict=True):
-        k = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node), _LARGEST)
+        k = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node), _MAX_KAPPA)
         # ||k x + gamma psi||, without cancellation for a row in the opposite direction
         length = np.sqrt(
             (k - mean_concentrations) ** 2 + 2 * k * mean_concentrations * np.maximum(1 + cosine, 0.0)
@@ -413,5 +413,5 @@ def sample_predictive(
     """Draw one row from the predictive distribution of each given component."""
     means = sample_vmf(means, mean_concentrations, random_state=rng)
     noise = rng.standard_normal(len(means))
-    concentration = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise), _LARGEST)
+    concentration = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise), _MAX_KAPPA)
     return sample_vmf(means, concentration, random_state=rng)

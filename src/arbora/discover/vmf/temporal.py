@@ -33,13 +33,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.engine import Engine
 from arbora.core.estimator import draw_generator
-from arbora.discover.mixture.base import Mixture, Search
+from arbora.discover.mixture.base import Mixture, Start
 from arbora.discover.mixture.describe import Features, check_count, largest_features, nearest_rows
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
-from arbora.discover.mixture.starts import Init
 from arbora.discover.vmf.bayesian import PRIOR_CONSTRAINTS, BayesianComponents, posterior_log_joint
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import (
@@ -214,11 +212,11 @@ _TIMES = """        times : array-like of shape (n_samples,), None or "next"
 """
 
 
-def documented(returns: str, *, times: bool = True, more: str = "") -> Callable[[Method], Method]:
+def documented(returns: str, *, times: bool = True, extra: str = "") -> Callable[[Method], Method]:
     """Add the sections on parameters and returns to the docstring of a method."""
 
     def decorate(method: Method) -> Method:
-        sections = _ROWS + (_TIMES if times else "") + more
+        sections = _ROWS + (_TIMES if times else "") + extra
         method.__doc__ = (
             f"{method.__doc__ or ''}{sections}\n        Returns\n        -------\n        {returns}\n"
         )
@@ -254,7 +252,7 @@ class TimedPredictionMixture(Mixture):
 
     @documented(
         "ndarray of shape (n_samples,)",
-        more="        sample_weight : array-like of shape (n_samples,), optional\n",
+        extra="        sample_weight : array-like of shape (n_samples,), optional\n",
     )
     def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> Ints:
         """Find the clusters and return the cluster of each row."""
@@ -303,7 +301,7 @@ class TimedPredictionMixture(Mixture):
 
     @documented(
         "ndarray of bool, shape (n_samples,)",
-        more="        level : float\n            Share of false alarms, between 0 and 1.\n",
+        extra="        level : float\n            Share of false alarms, between 0 and 1.\n",
     )
     def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
         """Return which rows are unlike the training data of their time; a zero row is."""
@@ -356,7 +354,7 @@ class TimedPredictionMixture(Mixture):
 
     @documented(
         "list of ndarray of int\n            Row numbers for each cluster, nearest first.",
-        more="        n : int\n            Number of rows for each cluster; fewer if the cluster has fewer.\n",
+        extra="        n : int\n            Number of rows for each cluster; fewer if the cluster has fewer.\n",
     )
     def representatives(  # type: ignore[override]  # times come second in all methods
         self, X: Any, times: Any = None, n: int = 5
@@ -470,6 +468,12 @@ class ChainPriorOptions(NamedTuple):
     persistence: float | str = 0.98
 
 
+_CHAIN_CONSTRAINTS = {
+    **PRIOR_CONSTRAINTS,
+    "persistence": [Interval(Real, 0, 1, closed="neither"), StrOptions({_LEARN})],
+}
+
+
 class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
     """Mixture of von Mises-Fisher distributions that changes over time.
 
@@ -578,11 +582,7 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
     ((600,), (2,))
     """
 
-    _prior_kind: ClassVar[Any] = ChainPriorOptions
-    _prior_constraints: ClassVar[dict[str, Any]] = {
-        **PRIOR_CONSTRAINTS,
-        "persistence": [Interval(Real, 0, 1, closed="neither"), StrOptions({_LEARN})],
-    }
+    _options: ClassVar[dict[str, Any]] = {"prior": (ChainPriorOptions, _CHAIN_CONSTRAINTS)}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianComponents._parameter_constraints,
         "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
@@ -680,30 +680,22 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
         return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        is_learned = self._prior_options().persistence == _LEARN
+        is_learned = self._read_options("prior").persistence == _LEARN
         how = self._inference() if is_learned else self._inference("transition")
         return MixtureModel(chain_scores, partial(update_chain, how), partial(chain_extra, how))
 
-    def _start(
-        self,
-        rows: WeightedRows,
-        init: Init,
-        n_components: int,
-        search: Search,
-        rng: np.random.Generator,
-        engine: Engine,
-    ) -> ChainPosterior:
+    def _start(self, start: Start) -> ChainPosterior:
         """Start from a Bayesian mixture of all rows without times, so that a cluster keeps its identity."""
         n_times, n_features = len(self.times_), self.n_features_in_
-        flat = WeightedRows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
-        start = self._start_components(flat, init, n_components, search, rng, engine)
-        how, persistence = self._inference(), self._prior_options().persistence
+        flat = WeightedRows(from_blocks(start.rows.X, n_features, n_times)[0], start.rows.weight)
+        params = self._start_components(start._replace(rows=flat))
+        how, persistence = self._inference(), self._read_options("prior").persistence
         extra = partial(posterior_extra, shared=how.shared)
         model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
-        q = run(model, flat, start, schedule, engine).params
+        q = run(model, flat, params, schedule, start.engine).params
         cosine = _FIRST_PERSISTENCE if persistence == _LEARN else persistence
-        shape = (n_times, n_components)
+        shape = (n_times, start.n_components)
         return ChainPosterior(
             directions=np.repeat(q.directions[None], n_times, axis=0),
             mean_concentrations=np.broadcast_to(q.mean_concentrations, shape).copy(),
@@ -748,7 +740,7 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
         n_times, n_components, n_features = self.means_.shape
         n_kappa = 1 if self.concentration == "shared" else n_components
         n_weights = (n_times if self.walk_ else 1) * (n_components - 1)
-        n_transitions = int(self._prior_options().persistence == _LEARN and n_times > 1)
+        n_transitions = int(self._read_options("prior").persistence == _LEARN and n_times > 1)
         return int(n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions)
 
     def _log_joint(self, params: ChainPosterior, X: sp.csr_array) -> Array:

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.discover.mixture.rows import unit_columns
 from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior, prior_divergence
 from arbora.discover.vmf.posterior import (
     Inference,
@@ -19,7 +18,7 @@ from arbora.discover.vmf.posterior import (
     empirical_bayes,
     expected_log_weights,
 )
-from arbora.infer.mixture.statistics import LinearScores, Stats
+from arbora.infer.mixture.statistics import LinearScores, Stats, unit_columns
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
 # --- Evolving weights of components: the softmax of a random walk -------------------------------------------
@@ -37,8 +36,8 @@ from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normali
 # time by no more than one row. It is omitted here.
 
 
-_LEAST_VARIANCE = 1e-4  # lower limit for the variances of the walk, which could shrink to zero
-_MOST_STEPS = 30
+_MIN_VARIANCE = 1e-4  # lower limit for the variances of the walk, which could shrink to zero
+_MAX_STEPS = 30
 
 
 class WeightWalk(NamedTuple):
@@ -122,14 +121,14 @@ def update_walk(walk: WeightWalk, counts: Array) -> WeightWalk:
         return -value, -np.concatenate([part.ravel() for part in gradient])
 
     here = np.concatenate([walk.mean.ravel(), np.log(walk.variance).ravel()])
-    found = minimize(negative, here, jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
-    if found.fun <= negative(here)[0]:
-        walk = unpack(found.x)
+    optimum = minimize(negative, here, jac=True, method="L-BFGS-B", options={"maxiter": _MAX_STEPS})
+    if optimum.fun <= negative(here)[0]:
+        walk = unpack(optimum.x)
     m, v = walk.mean, walk.variance
-    first = max(float(np.mean(m[0] ** 2 + v[0])), _LEAST_VARIANCE)
+    first = max(float(np.mean(m[0] ** 2 + v[0])), _MIN_VARIANCE)
     if len(m) == 1:
         return walk._replace(first=first)
-    step = max(float(np.mean((m[1:] - m[:-1]) ** 2 + v[1:] + v[:-1])), _LEAST_VARIANCE)
+    step = max(float(np.mean((m[1:] - m[:-1]) ** 2 + v[1:] + v[:-1])), _MIN_VARIANCE)
     return walk._replace(first=first, step=step)
 
 
@@ -154,7 +153,7 @@ def update_walk(walk: WeightWalk, counts: Array) -> WeightWalk:
 # R. Giordano, T. Broderick and M. Jordan (2018). Covariances, robustness, and variational Bayes. JMLR 19.
 
 
-_MOST_ALIKE = 1 - 1e-9
+_MAX_COSINE = 1 - 1e-9
 _TURNS = 2  # updates of (means, concentrations) between two E-steps
 
 
@@ -370,7 +369,7 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: Matrix) -> ChainPo
             np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
             / q.mean_concentrations[1:].size
         )
-        transition = float(kappa_mle(np.clip(cosine, 0.0, _MOST_ALIKE), expected.shape[1]))
+        transition = float(kappa_mle(np.clip(cosine, 0.0, _MAX_COSINE), expected.shape[1]))
         q = q._replace(transition=transition)
     beginning = VMFPosterior(q.directions[0], q.mean_concentrations[0], q.dirichlet, q.kappa, q.prior)
     fixed = how.settled if len(expected) == 1 else how.settled | {"direction", "concentration"}
@@ -423,11 +422,11 @@ def at_time(q: ChainPosterior, t: int, mean_concentrations: Array) -> VMFPosteri
     approximated by the one with the same expectation, of length A(gamma) A(C).
     """
     now, n_features = min(t, len(q.mean_concentrations) - 1), q.directions.shape[1]
-    found = mean_concentrations[now]
+    certainty = mean_concentrations[now]
     if t > now:
         order = n_features / 2 - 1
-        found = kappa_mle(bessel_ratio(order, found) * bessel_ratio(order, q.transition), n_features)
-    return VMFPosterior(q.directions[now], found, share_counts(q)[now], q.predictive, q.prior)
+        certainty = kappa_mle(bessel_ratio(order, certainty) * bessel_ratio(order, q.transition), n_features)
+    return VMFPosterior(q.directions[now], certainty, share_counts(q)[now], q.predictive, q.prior)
 
 
 # --- Dynamics of clusters over time: birth, rise, peak, decline and end, and changes of their features ------
@@ -501,23 +500,23 @@ def cluster_dynamics(times: Matrix, counts: Array, level: float) -> list[Cluster
     total = counts.sum(axis=1)
     seen = np.flatnonzero(total > 0)
     shares = counts[seen] / total[seen, None]
-    found = []
+    courses = []
     for k, share in enumerate(shares.T):
         change, alive = np.diff(share), np.flatnonzero(share >= level * share.max())
         path = np.full(len(times), np.nan)
         path[seen] = share
-        known = times[seen]
-        found.append(
+        seen_times = times[seen]
+        courses.append(
             ClusterDynamics(
                 k,
                 float(counts[:, k].sum()),
-                birth=known[alive[0]],
-                rise=known[change.argmax() + 1] if change.size and change.max() > 0 else None,
-                peak=known[share.argmax()],
-                decline=known[change.argmin() + 1] if change.size and change.min() < 0 else None,
-                end=None if alive[-1] == len(seen) - 1 else known[alive[-1]],
+                birth=seen_times[alive[0]],
+                rise=seen_times[change.argmax() + 1] if change.size and change.max() > 0 else None,
+                peak=seen_times[share.argmax()],
+                decline=seen_times[change.argmin() + 1] if change.size and change.min() < 0 else None,
+                end=None if alive[-1] == len(seen) - 1 else seen_times[alive[-1]],
                 trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
                 share=path,
             )
         )
-    return found
+    return courses

@@ -378,6 +378,16 @@ def squared_lengths(sums: Matrix) -> Array:
     return out
 
 
+def unit_columns(sums: Matrix, before: Matrix) -> tuple[Matrix, Array]:
+    """Divide the columns of `sums` by their lengths and return both; a zero column becomes that of `before`."""
+    length = np.sqrt(squared_lengths(sums))
+    empty = length == 0
+    directions = sums / np.where(empty, 1.0, length).astype(sums.dtype)
+    if empty.any():
+        directions[:, empty] = before[:, empty]
+    return directions, length
+
+
 def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, Array]:
     """Multiply each column of `sums` by its scale and add one vector; return it with the squared lengths.
 
