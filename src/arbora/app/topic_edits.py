@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.app.answers import known_rows, topic_means
 from arbora.arrays import TINY, Array, Matrix
 from arbora.core.estimator import Explorable
-from arbora.discover.vmf.temporal import TimedPredictionMixture
+from arbora.discover.vmf.temporal import TemporalVMFMixture
 from arbora.structure import Hierarchy
 
 _ROOT = "root"
@@ -310,7 +310,7 @@ class EditedTopics(Explorable, BaseEstimator):
         if name == "predict_node_proba" and "hierarchy_" in vars(self):
             return self._node_proba
         if name in ("dynamics", "vocabulary", "_point") and "times_" in vars(self):
-            return getattr(TimedPredictionMixture, name).__get__(self)
+            return getattr(TemporalVMFMixture, name).__get__(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _node_proba(self, X: Any) -> Array:

@@ -30,7 +30,7 @@ from arbora.core.estimator import Explorable, RowEstimator, all_or_nothing, draw
 from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
 from arbora.core.validation import check_rows, precision_for
-from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, largest_features, nearest_rows
+from arbora.discover.mixture.describe import UNKNOWN, Described
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
@@ -130,7 +130,7 @@ def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
     return np.where(zero_rows(X), UNKNOWN, labels)
 
 
-class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, BaseEstimator):
+class SphericalKMeans(RowEstimator, Described, Explorable, ClusterMixin, TransformerMixin, BaseEstimator):
     """k-means by cosine similarity.
 
     Parameters
@@ -182,6 +182,7 @@ class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, 
     True
     """
 
+    _means: ClassVar[str] = "cluster_centers_"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         **RUN_CONSTRAINTS,
@@ -288,9 +289,12 @@ class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, 
         -------
         ndarray of shape (n_samples,)
         """
-        checked = self._checked(X)
-        nearest = cosines(checked, self.cluster_centers_, ThreadEngine(self.n_jobs)).argmax(axis=1)
-        return np.where(zero_rows(checked), UNKNOWN, nearest)
+        return self._labels(self._checked(X))
+
+    def _labels(self, X: sp.csr_array) -> Ints:
+        """Return the cluster of each unit row; -1 for a zero row."""
+        nearest = cosines(X, self.cluster_centers_, ThreadEngine(self.n_jobs)).argmax(axis=1)
+        return np.where(zero_rows(X), UNKNOWN, nearest)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the sum of the cosine distances of rows from their centres.
@@ -305,38 +309,3 @@ class SphericalKMeans(RowEstimator, Explorable, ClusterMixin, TransformerMixin, 
         float
         """
         return float(np.sum(self.transform(X).max(axis=1) - 1.0))
-
-    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
-        """List the largest features of each centre.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or column numbers.
-        n : int
-            Number of features in each list.
-
-        Returns
-        -------
-        list of lists of (name, weight)
-            One list for each cluster, largest weights first. Only positive weights are listed.
-        """
-        check_is_fitted(self)
-        return largest_features(self, self.cluster_centers_, feature_names, n)
-
-    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
-        """Find the most typical rows of each cluster: of the rows assigned to it, those nearest to its centre.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        n : int
-            Number of rows for each cluster; fewer if the cluster has fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each cluster, nearest first.
-        """
-        check_count(n)
-        return nearest_rows(self._checked(X), self.predict(X), self.cluster_centers_, n)

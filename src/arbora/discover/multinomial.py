@@ -139,24 +139,7 @@ class MultinomialMixture(Mixture):
     init : {"k-means++", "random"}, labels or means
         The start: rows far from each other (by cosine), each mixed with the mean of all rows; random labels; an
         integer label for each row (-1: no label); or the probabilities of the features in each component.
-    n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
-    calibration : {"auto"} or None
-        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
-    keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
-    tol : float
-        Stop when the objective gains less than this per row, in nats. Below 1e-6 the fit computes in double
-        precision.
-    max_iter : int
-        Maximum number of iterations, or of passes over the data with mini-batches.
-    batch_size : int, optional
-        Rows in a mini-batch (stepwise EM); all rows at once by default.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-    verbose : int
-        1 shows a progress bar on a terminal, 2 always.
+    n_init, calibration, keep_empty, tol, max_iter, batch_size, n_jobs, random_state, verbose : see `VMFMixture`
 
     Attributes
     ----------
@@ -168,18 +151,8 @@ class MultinomialMixture(Mixture):
     lower_bounds_ : ndarray
         Log-likelihood plus log-prior in each iteration.
     trace_ : Trace
-    density_quantiles_ : ndarray
-        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
-    selection_ : dict
-        Numbers of components that were tried, their scores, and the criterion, if `n_components` is "auto".
-    n_components_ : int
-        Number of components found; see `keep_empty`.
-    calibration_temperature_ : float
-        Temperature of the probabilities; see `calibration`.
-    n_zero_rows_ : int
-        Number of zero rows of the fit.
-    n_iter_ : int
-    converged_ : bool
+    density_quantiles_, selection_, n_components_ : see `VMFMixture`
+    calibration_temperature_, n_zero_rows_, n_iter_, converged_ : see `VMFMixture`
     n_features_in_ : int
 
     Notes

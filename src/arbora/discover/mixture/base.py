@@ -35,12 +35,9 @@ from arbora.core.trace import Trace
 from arbora.core.validation import check_rows, precision_for
 from arbora.discover.mixture.describe import (
     UNKNOWN,
-    Features,
+    Described,
     below_quantile,
-    check_count,
     density_quantiles,
-    largest_features,
-    nearest_rows,
 )
 from arbora.discover.mixture.rows import (
     as_rows,
@@ -128,7 +125,7 @@ class Start(NamedTuple):
     engine: Engine
 
 
-class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
+class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
     """Base class of the mixtures."""
 
     n_components_: int
@@ -664,44 +661,6 @@ class Mixture(RowEstimator, Explorable, DensityMixin, BaseEstimator):
         rng = draw_generator(self.random_state)
         labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
         return self._draw(labels, rng), labels
-
-    # --- description ----------------------------------------------------------------------------------------------
-
-    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
-        """List the largest features of each component.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or column numbers.
-        n : int
-            Number of features in each list.
-
-        Returns
-        -------
-        list of lists of (name, weight)
-            One list for each component, largest weights first. Only positive weights are listed.
-        """
-        check_is_fitted(self)
-        return largest_features(self, self.means_, feature_names, n)
-
-    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
-        """Find the most typical rows of each component: of the rows assigned to it, those nearest to its mean.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        n : int
-            Number of rows for each component; fewer if the component has fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each component, nearest first.
-        """
-        check_count(n)
-        checked = self._checked(X)
-        return nearest_rows(checked, self._labels(checked), self.means_, n)
 
 
 # --- `partial_fit`: learning from one batch after the other -------------------------------------------------

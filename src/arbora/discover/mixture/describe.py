@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.discover.mixture.rows import iter_chunks
@@ -102,3 +103,54 @@ def nearest_rows(X: Any, labels: Matrix, means: Matrix, n: int) -> list[Ints]:
         members = np.flatnonzero(labels == k)
         nearest.append(members[np.argsort(-cosine[members], kind="stable")[:n]])
     return nearest
+
+
+class Described:
+    """Mixin: the largest features and the most typical rows of each component.
+
+    The estimator has `_checked(X)`, rows in the form of the model, and `_labels` of such rows.
+    """
+
+    _means: ClassVar[str] = "means_"  # the attribute with the means
+
+    def _checked(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def _labels(self, X: Any) -> Ints:
+        raise NotImplementedError
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
+        """List the largest features of each component.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each component, largest weights first. Only positive weights are listed.
+        """
+        check_is_fitted(self)
+        return largest_features(self, getattr(self, self._means), feature_names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
+        """Find the most typical rows of each component: of the rows assigned to it, those nearest to its mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            Number of rows for each component; fewer if the component has fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each component, nearest first.
+        """
+        check_count(n)
+        rows = self._checked(X)
+        return nearest_rows(rows, self._labels(rows), getattr(self, self._means), n)

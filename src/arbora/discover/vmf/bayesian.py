@@ -209,26 +209,10 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
     init : {"k-means++", "random"}, labels or means
         The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a mean
         for each component. The first two are annealed in 25 iterations.
-    n_init : int
-        Number of starts. They run in parallel, and the best result is used.
-    calibration : {"auto"} or None
-        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
-    keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
     sampling : dict, optional
         For `inference="gibbs"`. ``n_chains`` (default 2): number of chains, which run in parallel. ``n_warmup``
         (100): sweeps of each chain that are discarded. ``n_samples`` (200): sweeps that are used.
-    tol : float
-        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
-    max_iter : int
-        Maximum number of iterations, or of passes over the data with mini-batches.
-    batch_size : int, optional
-        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-    verbose : int
-        1 shows a progress bar on a terminal, 2 always.
+    n_init, calibration, keep_empty, tol, max_iter, batch_size, n_jobs, random_state, verbose : see `VMFMixture`
 
     Attributes
     ----------
@@ -258,19 +242,8 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
         `log_concentrations` and `counts` of shape (n_chains, n_samples, n_components), `log_joint` without the last.
     rhat_ : dict
         R-hat of the arrays in `draws_`; the chains disagree if it is above 1.05.
-    density_quantiles_ : ndarray
-        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
-    selection_ : dict
-        Numbers of components that were tried, their scores, and the criterion, if `n_components` is a name.
-    stream_counts_, stream_sums_, seen_weight_ : see `VMFMixture`
-    n_components_ : int
-        Number of components found; see `keep_empty`.
-    calibration_temperature_ : float
-        Temperature of the probabilities; see `calibration`.
-    n_zero_rows_ : int
-        Number of zero rows of the fit.
-    n_iter_ : int
-    converged_ : bool
+    density_quantiles_, selection_, n_components_, stream_counts_, stream_sums_ : see `VMFMixture`
+    seen_weight_, calibration_temperature_, n_zero_rows_, n_iter_, converged_ : see `VMFMixture`
     n_features_in_ : int
 
     Notes

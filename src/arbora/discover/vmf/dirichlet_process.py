@@ -301,23 +301,7 @@ class DirichletProcessVMFMixture(BayesianComponents):
         give more clusters.
     init : {"k-means++", "random"}, labels or means
         The start; see `BayesianVMFMixture`.
-    n_init : int
-        Number of starts. They run in parallel, and the best result is used.
-    calibration : {"auto"} or None
-        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
-    keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
-    tol : float
-        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
-    max_iter : int
-        Maximum number of iterations, or of passes over the data with mini-batches.
-    batch_size : int, optional
-        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-    verbose : int
-        1 shows a progress bar on a terminal, 2 always.
+    n_init, calibration, keep_empty, tol, max_iter, batch_size, n_jobs, random_state, verbose : see `VMFMixture`
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import draw_generator
-from arbora.discover.mixture.base import Mixture, Search, Start
+from arbora.discover.mixture.base import Search, Start
 from arbora.discover.mixture.describe import UNKNOWN, Features, check_count, largest_features
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.starts import MAX_PRUNINGS, without_clones
@@ -76,8 +76,6 @@ from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows, log_weights
 from arbora.structure import Hierarchy
 
-# --- Prediction and description by nodes, for a mixture whose components are the leaves of a tree -----------
-
 
 def node_probabilities(tree: Hierarchy, leaf_ids: Ints, leaf_proba: Array) -> Array:
     """Add the probabilities of leaves (n_samples, n_leaves) up the tree, to (n_samples, n_nodes).
@@ -90,151 +88,6 @@ def node_probabilities(tree: Hierarchy, leaf_ids: Ints, leaf_proba: Array) -> Ar
     """
     closure = tree.ancestor_matrix[leaf_ids].astype(np.float64)
     return np.asarray(np.minimum(leaf_proba @ closure, 1.0))
-
-
-class NodePredictionMixture(Mixture):
-    """Base class of mixtures whose components are the leaves of `hierarchy_`; see `HierarchicalVMFMixture`."""
-
-    def predict(self, X: Any) -> Matrix:
-        """Return the most probable leaf of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Names of leaves; -1 for a zero row.
-        """
-        columns = self._labels(self._checked(X))
-        names = self._names(self.leaf_ids_[columns])
-        names[columns == UNKNOWN] = UNKNOWN
-        return names
-
-    def _names(self, ids: Ints) -> Matrix:
-        """Return names of nodes, as an array of integers if all names are integers."""
-        names = self.hierarchy_.decode(ids)
-        return np.asarray(
-            names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
-        )
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each leaf given the row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_leaves)
-            Columns in the order of ``nodes_[leaf_ids_]``.
-        """
-        return super().predict_proba(X)
-
-    def predict_node_proba(self, X: Any) -> Array:
-        """Return the probability of every node given the row. The probability of a parent is the sum of its children.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_nodes)
-            Columns in the order of `nodes_`.
-        """
-        proba = self.predict_proba(X)
-        return node_probabilities(self.hierarchy_, self.leaf_ids_, proba)
-
-    def predict_path(self, X: Any) -> list[list[Any]]:
-        """Return the names from the root to the most probable leaf of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        list of lists of names
-            Empty for a zero row.
-        """
-        columns = self._labels(self._checked(X)).tolist()
-        names = self._names(self.leaf_ids_)
-        paths = {k: self.hierarchy_.path(names[k]) if k >= 0 else [] for k in dict.fromkeys(columns)}
-        return [paths[k].copy() for k in columns]
-
-    def _log_prior(self, X: Any) -> Array:
-        return np.tile(log_weights(self.weights_[self.leaf_ids_]), (X.shape[0], 1))
-
-    def sample(self, n_samples: int = 1) -> tuple[Array, Matrix]:
-        """Draw rows from the posterior predictive distribution.
-
-        Parameters
-        ----------
-        n_samples : int
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        leaves : ndarray of shape (n_samples,)
-            Name of the leaf of each row.
-        """
-        check_is_fitted(self)
-        rng, shares = draw_generator(self.random_state), self.weights_[self.leaf_ids_]
-        labels = rng.choice(len(shares), size=n_samples, p=shares)
-        return self._draw(labels, rng), self._names(self.leaf_ids_[labels])
-
-    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
-        """List the largest features of the mean of each node.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the parameter `feature_names`, the column names of the data frame of the fit, or column
-            numbers.
-        n : int
-            Number of features in each list.
-
-        Returns
-        -------
-        list of lists of (name, weight)
-            One list for each node, in the order of `nodes_`; largest weights first. Only positive weights are listed.
-        """
-        check_is_fitted(self)
-        names = self.feature_names if feature_names is None else feature_names
-        return largest_features(self, self.means_, names, n)
-
-    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
-        """Find the most typical rows of each node: of the rows in leaves at or below it, those nearest to its mean.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        n : int
-            Number of rows for each node; fewer if the node has fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each node, in the order of `nodes_`; nearest rows first.
-        """
-        check_count(n)
-        checked = self._checked(X)
-        columns = self._labels(checked)
-        leaves = np.where(columns == UNKNOWN, UNKNOWN, self.leaf_ids_[columns])
-        above = self.hierarchy_.ancestor_matrix.tocsc()
-        nearest = []
-        for node in range(self.hierarchy_.n_nodes):
-            below = above.indices[above.indptr[node] : above.indptr[node + 1]]
-            members = np.flatnonzero(np.isin(leaves, below))
-            cosine = checked[members] @ self.means_[node]
-            nearest.append(members[np.argsort(-cosine, kind="stable")[:n]])
-        return nearest
-
-
-# --- Hierarchical mixtures of von Mises-Fisher distributions: rows in the leaves of a given tree ------------
 
 
 _FLAT_ITERATIONS = 15  # iterations of the start, which fits the leaves without the tree
@@ -262,7 +115,7 @@ _TREE_CONSTRAINTS = {
 }
 
 
-class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
+class HierarchicalVMFMixture(BayesianComponents):
     """Mixture of von Mises-Fisher distributions in a tree.
 
     Parameters
@@ -294,25 +147,11 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
         The start. "top-down": the rows of each node are split among its children by spherical k-means. "bottom-up":
         clusters for all leaves are found first, and then distributed over the tree by similarity. "auto": the one of
         the two whose leaves have the higher bound. "random": random labels.
-    n_init : int
-        Number of starts. They run in parallel, and the best result is used.
-    calibration : {"auto"} or None
-        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
     keep_empty : bool
         Keep leaves that no row is assigned to, and leaves with the same mean. By default they are dropped and merged
         at the end of `fit`, and a node with one child becomes a leaf: nodes have as many children as the data
         support, at most as many as `structure` says. A given tree is never changed, nor one with `seeds`.
-    tol : float
-        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
-    max_iter : int
-        Maximum number of iterations, or of passes over the data with mini-batches.
-    batch_size : int, optional
-        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-    verbose : int
-        1 shows a progress bar on a terminal, 2 always.
+    n_init, calibration, tol, max_iter, batch_size, n_jobs, random_state, verbose : see `VMFMixture`
 
     Attributes
     ----------
@@ -341,16 +180,9 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
     lower_bounds_ : ndarray
         Evidence lower bound in each iteration, with all constants.
     trace_ : Trace
-    density_quantiles_ : ndarray
-        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
         Number of leaves found; see `keep_empty`.
-    calibration_temperature_ : float
-        Temperature of the probabilities; see `calibration`.
-    n_zero_rows_ : int
-        Number of zero rows of the fit.
-    n_iter_ : int
-    converged_ : bool
+    density_quantiles_, calibration_temperature_, n_zero_rows_, n_iter_, converged_ : see `VMFMixture`
     n_features_in_ : int
 
     Notes
@@ -570,3 +402,143 @@ class HierarchicalVMFMixture(BayesianComponents, NodePredictionMixture):
         nodes = self.leaf_ids_[labels]
         kappa = KappaPosterior(*self.kappa_posterior_[:, nodes])
         return sample_predictive(self.means_[nodes], self.mean_concentrations_[nodes], kappa, rng)
+
+    # --- prediction and description by nodes ------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> Matrix:
+        """Return the most probable leaf of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Names of leaves; -1 for a zero row.
+        """
+        columns = self._labels(self._checked(X))
+        names = self._names(self.leaf_ids_[columns])
+        names[columns == UNKNOWN] = UNKNOWN
+        return names
+
+    def _names(self, ids: Ints) -> Matrix:
+        """Return names of nodes, as an array of integers if all names are integers."""
+        names = self.hierarchy_.decode(ids)
+        return np.asarray(
+            names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
+        )
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each leaf given the row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_leaves)
+            Columns in the order of ``nodes_[leaf_ids_]``.
+        """
+        return super().predict_proba(X)
+
+    def predict_node_proba(self, X: Any) -> Array:
+        """Return the probability of every node given the row. The probability of a parent is the sum of its children.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_nodes)
+            Columns in the order of `nodes_`.
+        """
+        proba = self.predict_proba(X)
+        return node_probabilities(self.hierarchy_, self.leaf_ids_, proba)
+
+    def predict_path(self, X: Any) -> list[list[Any]]:
+        """Return the names from the root to the most probable leaf of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        list of lists of names
+            Empty for a zero row.
+        """
+        columns = self._labels(self._checked(X)).tolist()
+        names = self._names(self.leaf_ids_)
+        paths = {k: self.hierarchy_.path(names[k]) if k >= 0 else [] for k in dict.fromkeys(columns)}
+        return [paths[k].copy() for k in columns]
+
+    def _log_prior(self, X: Any) -> Array:
+        return np.tile(log_weights(self.weights_[self.leaf_ids_]), (X.shape[0], 1))
+
+    def sample(self, n_samples: int = 1) -> tuple[Array, Matrix]:
+        """Draw rows from the posterior predictive distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        leaves : ndarray of shape (n_samples,)
+            Name of the leaf of each row.
+        """
+        check_is_fitted(self)
+        rng, shares = draw_generator(self.random_state), self.weights_[self.leaf_ids_]
+        labels = rng.choice(len(shares), size=n_samples, p=shares)
+        return self._draw(labels, rng), self._names(self.leaf_ids_[labels])
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
+        """List the largest features of the mean of each node.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the parameter `feature_names`, the column names of the data frame of the fit, or column
+            numbers.
+        n : int
+            Number of features in each list.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each node, in the order of `nodes_`; largest weights first. Only positive weights are listed.
+        """
+        check_is_fitted(self)
+        names = self.feature_names if feature_names is None else feature_names
+        return largest_features(self, self.means_, names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
+        """Find the most typical rows of each node: of the rows in leaves at or below it, those nearest to its mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            Number of rows for each node; fewer if the node has fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each node, in the order of `nodes_`; nearest rows first.
+        """
+        check_count(n)
+        checked = self._checked(X)
+        columns = self._labels(checked)
+        leaves = np.where(columns == UNKNOWN, UNKNOWN, self.leaf_ids_[columns])
+        above = self.hierarchy_.ancestor_matrix.tocsc()
+        nearest = []
+        for node in range(self.hierarchy_.n_nodes):
+            below = above.indices[above.indptr[node] : above.indptr[node + 1]]
+            members = np.flatnonzero(np.isin(leaves, below))
+            cosine = checked[members] @ self.means_[node]
+            nearest.append(members[np.argsort(-cosine, kind="stable")[:n]])
+        return nearest

@@ -404,7 +404,7 @@ class VMFMixture(PartialFitMixture):
     seen_weight_ : float
         Number of rows in these batches.
     n_components_ : int
-        Number of components found; see `keep_empty`.
+        Number of components of the model; see `keep_empty`.
     calibration_temperature_ : float
         Temperature of the probabilities; see `calibration`.
     n_zero_rows_ : int

@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.estimator import draw_generator
-from arbora.discover.mixture.base import Mixture, Start
+from arbora.discover.mixture.base import Start
 from arbora.discover.mixture.describe import Features, check_count, largest_features, nearest_rows
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
@@ -225,199 +225,6 @@ def documented(returns: str, *, times: bool = True, extra: str = "") -> Callable
     return decorate
 
 
-class TimedPredictionMixture(Mixture):
-    """Base class of mixtures over time; see `TemporalVMFMixture`."""
-
-    # --- rows and their times -------------------------------------------------------------------------------------
-
-    def _checked(self, X: Any, times: Any = None) -> sp.csr_array:
-        """Validate rows and their times, and put rows into blocks."""
-        checked, n_times = super()._checked(X), len(self.times_)
-        if times is None or isinstance(times, str):
-            if times not in (None, NEXT):
-                raise ValueError(f"times must be one time for each row, None or 'next', got {times!r}.")
-            points = np.full(checked.shape[0], n_times - (times is None))
-        else:
-            points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
-        return to_blocks(checked, points, n_times)
-
-    def _point(self, time: Any) -> int:
-        """Return the number of a point of time; the last one for None."""
-        check_is_fitted(self)
-        if time is None:
-            return len(self.times_) - 1
-        return int(points_of(Timeline(self.times_, self.time_end_), read_times([time], 1))[0])
-
-    # --- prediction -----------------------------------------------------------------------------------------------
-
-    @documented(
-        "ndarray of shape (n_samples,)",
-        extra="        sample_weight : array-like of shape (n_samples,), optional\n",
-    )
-    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> Ints:
-        """Find the clusters and return the cluster of each row."""
-        return self.fit(X, times, sample_weight).predict(X, times)
-
-    @documented("ndarray of shape (n_samples,)")
-    def predict(self, X: Any, times: Any = None) -> Ints:
-        """Return the most probable cluster of each row; -1 for a zero row."""
-        return self._labels(self._checked(X, times))
-
-    @documented("ndarray of shape (n_samples,)", times=False)
-    def predict_next(self, X: Any) -> Ints:
-        """Return the most probable cluster of each row at the next point of time."""
-        return self.predict(X, NEXT)
-
-    @documented("ndarray of shape (n_samples, n_components)")
-    def predict_proba(self, X: Any, times: Any = None) -> Array:
-        """Return the probability of each cluster given the row and its time."""
-        return self._probabilities(self._checked(X, times))
-
-    @documented("ndarray of shape (n_samples,)")
-    def score_samples(self, X: Any, times: Any = None) -> Array:
-        """Return the log-density of each row at its time, with all constants."""
-        return self._log_densities(self._checked(X, times))
-
-    @documented("float")
-    def score(self, X: Any, times: Any = None) -> float:
-        """Return the mean log-density of the rows at their times."""
-        return float(self.score_samples(X, times).mean())
-
-    @documented("float", times=False)
-    def score_next(self, X: Any) -> float:
-        """Return the mean log-density of rows at the next point of time."""
-        return self.score(X, NEXT)
-
-    @documented("float")
-    def bic(self, X: Any, times: Any = None) -> float:
-        """Return the Bayesian information criterion on X; lower is better."""
-        scores = self.score_samples(X, times)
-        return self._criterion(scores, np.log(len(scores)))
-
-    @documented("float")
-    def aic(self, X: Any, times: Any = None) -> float:
-        """Return Akaike's information criterion on X; lower is better."""
-        return self._criterion(self.score_samples(X, times), 2.0)
-
-    @documented(
-        "ndarray of bool, shape (n_samples,)",
-        extra="        level : float\n            Share of false alarms, between 0 and 1.\n",
-    )
-    def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
-        """Return which rows are unlike the training data of their time; a zero row is."""
-        return self._are_novel(self._checked(X, times), level)
-
-    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[Array, Ints]:
-        """Draw rows from the posterior predictive distribution of a time.
-
-        Parameters
-        ----------
-        n_samples : int
-        time : date, number, None or "next"
-            The last point of time by default.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        labels : ndarray of shape (n_samples,)
-            The cluster of each row.
-        """
-        check_is_fitted(self)
-        params, is_next = self._params(), isinstance(time, str) and time == NEXT
-        point = len(self.times_) if is_next else self._point(time)
-        q = at_time(params, point, marginal_concentrations(params))
-        rng = draw_generator(self.random_state)
-        labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
-        kappa = KappaPosterior(*(part[labels] for part in q.kappa))
-        return sample_predictive(q.directions.T[labels], q.mean_concentrations[labels], kappa, rng), labels
-
-    # --- description ----------------------------------------------------------------------------------------------
-
-    def top_features(self, feature_names: Any = None, n: int = 10, time: Any = None) -> Features:
-        """List the largest features of each cluster at a time.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or column numbers.
-        n : int
-            Number of features in each list.
-        time : date or number, optional
-            The last point of time by default.
-
-        Returns
-        -------
-        list of lists of (name, weight)
-            One list for each cluster, largest weights first. Only positive weights are listed.
-        """
-        return largest_features(self, self.means_[self._point(time)], feature_names, n)
-
-    @documented(
-        "list of ndarray of int\n            Row numbers for each cluster, nearest first.",
-        extra="        n : int\n            Number of rows for each cluster; fewer if the cluster has fewer.\n",
-    )
-    def representatives(  # type: ignore[override]  # times come second in all methods
-        self, X: Any, times: Any = None, n: int = 5
-    ) -> list[Ints]:
-        """Find the most typical rows of each cluster: those nearest to its mean of their time."""
-        check_count(n)
-        checked, n_components = self._checked(X, times), self.n_components_
-        # The means of all times, in the blocks of the rows.
-        blocks = np.zeros((n_components, checked.shape[1]))
-        blocks[:, : -len(self.times_) - 1] = self.means_.transpose(1, 0, 2).reshape(n_components, -1)
-        return nearest_rows(checked, self._labels(checked), blocks, n)
-
-    def vocabulary(
-        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
-    ) -> list[Vocabulary]:
-        """List the largest features of a cluster at each time.
-
-        Parameters
-        ----------
-        cluster : int
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or column numbers.
-        n : int
-            Number of features at each time.
-        times : sequence of dates or numbers, optional
-            All points of time by default.
-
-        Returns
-        -------
-        list of Vocabulary
-            In the order of time.
-        """
-        check_is_fitted(self)
-        if not 0 <= cluster < self.n_components_:
-            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
-        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
-        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
-        return [
-            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
-            for t, features in zip(points, listed, strict=True)
-        ]
-
-    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
-        """Describe the course of each cluster: its birth, rise, peak, decline and end.
-
-        Parameters
-        ----------
-        level : float
-            Part of its largest share of the rows above which a cluster is alive, between 0 and 1.
-
-        Returns
-        -------
-        list of ClusterDynamics
-            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
-        """
-        check_is_fitted(self)
-        if not 0 <= level <= 1:
-            raise ValueError(
-                f"level must be between 0 and 1, got {level}: it is a part of the largest share of a cluster."
-            )
-        return cluster_dynamics(self.times_, self.counts_, level)
-
-
 # --- Temporal mixtures of von Mises-Fisher distributions: clusters whose means change over time -------------
 
 
@@ -474,7 +281,7 @@ _CHAIN_CONSTRAINTS = {
 }
 
 
-class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
+class TemporalVMFMixture(BayesianComponents):
     """Mixture of von Mises-Fisher distributions that changes over time.
 
     Parameters
@@ -498,23 +305,7 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
     init : {"k-means++", "random"} or labels
         The start, without times: rows far from each other, random labels, or an integer label for each row (-1: no
         label).
-    n_init : int
-        Number of starts. They run in parallel, and the best result is used.
-    calibration : {"auto"} or None
-        Whether the probabilities of rows with words are tempered; see `VMFMixture`.
-    keep_empty : bool
-        Keep components that no row is assigned to, and components with the same mean; see `VMFMixture`.
-    tol : float
-        Stop when the bound gains less than this per row, in nats. Below 1e-6 the fit computes in double precision.
-    max_iter : int
-        Maximum number of iterations, or of passes over the data with mini-batches.
-    batch_size : int, optional
-        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-    verbose : int
-        1 shows a progress bar on a terminal, 2 always.
+    n_init, calibration, keep_empty, tol, max_iter, batch_size, n_jobs, random_state, verbose : see `VMFMixture`
 
     Attributes
     ----------
@@ -549,16 +340,8 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
     lower_bounds_ : ndarray
         Evidence lower bound in each iteration, with all constants.
     trace_ : Trace
-    density_quantiles_ : ndarray
-        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
-    n_components_ : int
-        Number of components found; see `keep_empty`.
-    calibration_temperature_ : float
-        Temperature of the probabilities; see `calibration`.
-    n_zero_rows_ : int
-        Number of zero rows of the fit.
-    n_iter_ : int
-    converged_ : bool
+    density_quantiles_, selection_, n_components_ : see `VMFMixture`
+    calibration_temperature_, n_zero_rows_, n_iter_, converged_ : see `VMFMixture`
     n_features_in_ : int
 
     Notes
@@ -756,3 +539,192 @@ class TemporalVMFMixture(BayesianComponents, TimedPredictionMixture):
             return left_out_mixture_log_density(q, posterior_log_joint(q, rows), rows, weight[ids])
 
         return by_time(params, X, left_out)
+
+    # --- rows and their times -------------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, times: Any = None) -> sp.csr_array:
+        """Validate rows and their times, and put rows into blocks."""
+        checked, n_times = super()._checked(X), len(self.times_)
+        if times is None or isinstance(times, str):
+            if times not in (None, NEXT):
+                raise ValueError(f"times must be one time for each row, None or 'next', got {times!r}.")
+            points = np.full(checked.shape[0], n_times - (times is None))
+        else:
+            points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
+        return to_blocks(checked, points, n_times)
+
+    def _point(self, time: Any) -> int:
+        """Return the number of a point of time; the last one for None."""
+        check_is_fitted(self)
+        if time is None:
+            return len(self.times_) - 1
+        return int(points_of(Timeline(self.times_, self.time_end_), read_times([time], 1))[0])
+
+    # --- prediction -----------------------------------------------------------------------------------------------
+
+    @documented(
+        "ndarray of shape (n_samples,)",
+        extra="        sample_weight : array-like of shape (n_samples,), optional\n",
+    )
+    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> Ints:
+        """Find the clusters and return the cluster of each row."""
+        return self.fit(X, times, sample_weight).predict(X, times)
+
+    @documented("ndarray of shape (n_samples,)")
+    def predict(self, X: Any, times: Any = None) -> Ints:
+        """Return the most probable cluster of each row; -1 for a zero row."""
+        return self._labels(self._checked(X, times))
+
+    @documented("ndarray of shape (n_samples,)", times=False)
+    def predict_next(self, X: Any) -> Ints:
+        """Return the most probable cluster of each row at the next point of time."""
+        return self.predict(X, NEXT)
+
+    @documented("ndarray of shape (n_samples, n_components)")
+    def predict_proba(self, X: Any, times: Any = None) -> Array:
+        """Return the probability of each cluster given the row and its time."""
+        return self._probabilities(self._checked(X, times))
+
+    @documented("ndarray of shape (n_samples,)")
+    def score_samples(self, X: Any, times: Any = None) -> Array:
+        """Return the log-density of each row at its time, with all constants."""
+        return self._log_densities(self._checked(X, times))
+
+    @documented("float")
+    def score(self, X: Any, times: Any = None) -> float:
+        """Return the mean log-density of the rows at their times."""
+        return float(self.score_samples(X, times).mean())
+
+    @documented("float", times=False)
+    def score_next(self, X: Any) -> float:
+        """Return the mean log-density of rows at the next point of time."""
+        return self.score(X, NEXT)
+
+    @documented("float")
+    def bic(self, X: Any, times: Any = None) -> float:
+        """Return the Bayesian information criterion on X; lower is better."""
+        scores = self.score_samples(X, times)
+        return self._criterion(scores, np.log(len(scores)))
+
+    @documented("float")
+    def aic(self, X: Any, times: Any = None) -> float:
+        """Return Akaike's information criterion on X; lower is better."""
+        return self._criterion(self.score_samples(X, times), 2.0)
+
+    @documented(
+        "ndarray of bool, shape (n_samples,)",
+        extra="        level : float\n            Share of false alarms, between 0 and 1.\n",
+    )
+    def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
+        """Return which rows are unlike the training data of their time; a zero row is."""
+        return self._are_novel(self._checked(X, times), level)
+
+    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[Array, Ints]:
+        """Draw rows from the posterior predictive distribution of a time.
+
+        Parameters
+        ----------
+        n_samples : int
+        time : date, number, None or "next"
+            The last point of time by default.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The cluster of each row.
+        """
+        check_is_fitted(self)
+        params, is_next = self._params(), isinstance(time, str) and time == NEXT
+        point = len(self.times_) if is_next else self._point(time)
+        q = at_time(params, point, marginal_concentrations(params))
+        rng = draw_generator(self.random_state)
+        labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
+        kappa = KappaPosterior(*(part[labels] for part in q.kappa))
+        return sample_predictive(q.directions.T[labels], q.mean_concentrations[labels], kappa, rng), labels
+
+    # --- description ----------------------------------------------------------------------------------------------
+
+    def top_features(self, feature_names: Any = None, n: int = 10, time: Any = None) -> Features:
+        """List the largest features of each cluster at a time.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+        time : date or number, optional
+            The last point of time by default.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each cluster, largest weights first. Only positive weights are listed.
+        """
+        return largest_features(self, self.means_[self._point(time)], feature_names, n)
+
+    @documented(
+        "list of ndarray of int\n            Row numbers for each cluster, nearest first.",
+        extra="        n : int\n            Number of rows for each cluster; fewer if the cluster has fewer.\n",
+    )
+    def representatives(  # type: ignore[override]  # times come second in all methods
+        self, X: Any, times: Any = None, n: int = 5
+    ) -> list[Ints]:
+        """Find the most typical rows of each cluster: those nearest to its mean of their time."""
+        check_count(n)
+        checked, n_components = self._checked(X, times), self.n_components_
+        # The means of all times, in the blocks of the rows.
+        blocks = np.zeros((n_components, checked.shape[1]))
+        blocks[:, : -len(self.times_) - 1] = self.means_.transpose(1, 0, 2).reshape(n_components, -1)
+        return nearest_rows(checked, self._labels(checked), blocks, n)
+
+    def vocabulary(
+        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
+    ) -> list[Vocabulary]:
+        """List the largest features of a cluster at each time.
+
+        Parameters
+        ----------
+        cluster : int
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features at each time.
+        times : sequence of dates or numbers, optional
+            All points of time by default.
+
+        Returns
+        -------
+        list of Vocabulary
+            In the order of time.
+        """
+        check_is_fitted(self)
+        if not 0 <= cluster < self.n_components_:
+            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
+        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
+        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
+        return [
+            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
+            for t, features in zip(points, listed, strict=True)
+        ]
+
+    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
+        """Describe the course of each cluster: its birth, rise, peak, decline and end.
+
+        Parameters
+        ----------
+        level : float
+            Part of its largest share of the rows above which a cluster is alive, between 0 and 1.
+
+        Returns
+        -------
+        list of ClusterDynamics
+            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
+        """
+        check_is_fitted(self)
+        if not 0 <= level <= 1:
+            raise ValueError(
+                f"level must be between 0 and 1, got {level}: it is a part of the largest share of a cluster."
+            )
+        return cluster_dynamics(self.times_, self.counts_, level)
