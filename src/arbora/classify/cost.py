@@ -43,7 +43,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.decisions import learn_decisions
-from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
+from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
 from arbora.classify.one_vs_rest import share_classifier
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
@@ -208,7 +208,7 @@ def check_exponential(base: float, height: int, dtype: np.dtype[Any]) -> None:
         )
 
 
-class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class HierarchicalCostClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
     """Linear classifiers, one for each class, in which distant mistakes in the structure cost more (HierCost).
 
     Parameters
@@ -360,9 +360,7 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
                 targets=targets,
                 weight=rows.row_cost,
             )
-            self._remember_targets(targets)
-            self._remember_fit(trained.model, trained.trace, trained.gap)
-            self._remember_decisions(decisions)
+            self._remember(targets, trained.model, trained.trace, trained.gap, decisions)
             trained.warn_if_open(problem.options)
         return self
 

@@ -107,7 +107,7 @@ def learn_decisions(
     relative : bool
         Only differences of the scores of a row mean something: their probabilities are a softmax.
     """
-    multilabel, class_counts = targets.multilabel, np.diff(sp.csc_array(training.positives).indptr)
+    multilabel, class_counts = training.multilabel, np.diff(sp.csc_array(training.positives).indptr)
     tree = None
     if calibration == "levels" and not multilabel and len(class_counts) > 1:
         tree = NestedLogit(targets.hierarchy, targets.class_nodes, class_counts)

@@ -452,8 +452,8 @@ CLASS_WEIGHT_CONSTRAINT: list[Any] = [StrOptions({"balanced"}), dict, None]
 _MAX_VALUES = 1 << 21  # rows times nodes of a calibration over a tree at a time
 
 
-class LinearPredictor(RowEstimator):
-    """Mixin for classifiers with `coef_`, `intercept_` and `calibration_`, listed before `NodePredictor`."""
+class LinearPredictor(RowEstimator, NodePredictor):
+    """Mixin for classifiers with `coef_`, `intercept_` and `calibration_`."""
 
     calibration: Any
     n_jobs: int | None
@@ -475,21 +475,27 @@ class LinearPredictor(RowEstimator):
 
     _tags: ClassVar[Mapping[str, Any]] = {"classifier_tags.multi_label": True}
 
-    def _remember_fit(self, model: LinearModel | PartsModel, trace: Trace, gap: float) -> None:
-        """Set the weights, the trace and the certified relative duality gap."""
+    def _remember(
+        self,
+        targets: Targets,
+        model: LinearModel | PartsModel,
+        trace: Trace,
+        gap: float,
+        decisions: LearnedDecisions | None = None,
+    ) -> None:
+        """Set the labels, the weights, the certified relative duality gap, and how scores become answers."""
+        self._remember_targets(targets)
         self._forget("coef_", "differences_", "sharing_")
         if isinstance(model, PartsModel):
             self.differences_, self.intercept_, self.sharing_ = model
         else:
             self.coef_, self.intercept_ = model
         self.trace_, self.n_iter_, self.duality_gap_ = trace, max(1, len(trace)), gap
-
-    def _remember_decisions(self, decisions: LearnedDecisions) -> None:
-        """Set the calibration and the threshold."""
-        self.calibration_, self.threshold_ = decisions.calibration, decisions.threshold
-        self._forget("level_calibration_", "class_counts_")
-        if decisions.levels is not None and decisions.class_counts is not None:
-            self.level_calibration_, self.class_counts_ = decisions.levels, decisions.class_counts
+        if decisions is not None:
+            self.calibration_, self.threshold_ = decisions.calibration, decisions.threshold
+            self._forget("level_calibration_", "class_counts_")
+            if decisions.levels is not None and decisions.class_counts is not None:
+                self.level_calibration_, self.class_counts_ = decisions.levels, decisions.class_counts
 
     def _forget(self, *names: str) -> None:
         """Remove attributes that an earlier fit may have set."""
@@ -528,8 +534,7 @@ class LinearPredictor(RowEstimator):
     def _predict_columns(self, X: Any) -> sp.csr_array:
         """Columns of the predicted classes; with a calibration over a tree, the most probable ones."""
         if "level_calibration_" not in vars(self):
-            found: sp.csr_array = super()._predict_columns(X)  # type: ignore[misc]
-            return found
+            return super()._predict_columns(X)
         n_classes = len(self.classes_)
         best = by_chunks(X, n_classes, lambda rows: self._tree_log_proba(rows).argmax(axis=1))
         return one_column(np.concatenate([np.empty(0, np.int64), *best]), n_classes)

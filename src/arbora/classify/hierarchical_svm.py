@@ -29,7 +29,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.classify.decisions import learn_decisions
-from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor, build_routes
+from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, build_routes
 from arbora.classify.linear import LinearModel, linear_scores, single_precision, warn_open_gap
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets
 from arbora.core.chunks import require_memory
@@ -117,7 +117,7 @@ def check_memory(shape: tuple[int, int], P: sp.csr_array, dtype: Any) -> None:
     )
 
 
-class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class HierarchicalSVM(LinearPredictor, ClassifierMixin, BaseEstimator):
     """Path-dependent support vector machine with margins scaled by the distance in the structure.
 
     Parameters
@@ -238,8 +238,7 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
             decisions = learn_decisions(
                 problem, score, calibration=self.calibration, threshold=None, targets=targets, relative=True
             )
-            self._remember_targets(targets)
-            self._remember_fit(model, solution.trace, solution.gap / max(solution.objective, TINY))
+            self._remember(targets, model, solution.trace, solution.gap / max(solution.objective, TINY))
             self.calibration_ = decisions.calibration
             if not solution.converged:
                 warn_open_gap(self.duality_gap_, problem.options)

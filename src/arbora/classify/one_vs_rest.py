@@ -27,7 +27,6 @@ from arbora.classify.estimator import (
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
-    NodePredictor,
 )
 from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
@@ -41,7 +40,7 @@ from arbora.infer.linear.rows import class_blocks
 from arbora.structure import Hierarchy
 
 
-class OneVsRestClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class OneVsRestClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
     """The fit of the two flat classifiers, which differ in their loss."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -109,9 +108,7 @@ class OneVsRestClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 weight=rows.row_cost,
             )
             self.C_ = C
-            self._remember_targets(targets)
-            self._remember_fit(trained.model, trained.trace, trained.gap)
-            self._remember_decisions(decisions)
+            self._remember(targets, trained.model, trained.trace, trained.gap, decisions)
             trained.warn_if_open(problem.options)
             if checkpoint is not None:
                 checkpoint.clear()

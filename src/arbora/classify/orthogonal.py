@@ -41,7 +41,7 @@ from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import TINY, Array, Ints, Matrix
-from arbora.classify.estimator import LINEAR_CONSTRAINTS, Decisions, NodePredictor, build_routes
+from arbora.classify.estimator import LINEAR_CONSTRAINTS, Decisions, build_routes
 from arbora.classify.linear import LinearModel, linear_scores, single_precision, warn_open_gap
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets
@@ -345,7 +345,7 @@ def check_memory(shape: tuple[int, int], n_nodes: int, n_edges: int, dtype: Any)
     )
 
 
-class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class OrthogonalTransfer(RoutePredictor, ClassifierMixin, BaseEstimator):
     """Top-down support vector machines with weights that are nearly orthogonal to those of their ancestors.
 
     Parameters
@@ -473,8 +473,7 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
                 return linear_scores(X, train_orthogonal(part, decisions, self.coupling)[0], engine)
 
             calibration = calibrate_choices(problem, decisions, self.calibration, False, score)
-            self._remember_targets(targets)
-            self._remember_fit(model, solution.monitor.trace, solution.gap)
+            self._remember(targets, model, solution.monitor.trace, solution.gap)
             self.routes_, self.class_leaves_, self.calibration_ = routes, class_leaves, calibration
             if not solution.monitor.converged:
                 warn_open_gap(solution.gap, problem.options)

@@ -30,7 +30,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.decisions import learn_decisions
-from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
+from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify.linear import linear_scores, train_one_vs_rest
 from arbora.classify.training import Targets, Training, as_csr, check_training, drop_weightless_rows
 from arbora.core.estimator import all_or_nothing, require_y
@@ -147,7 +147,7 @@ def _repaired(moved: Array, wanted: Ints) -> Ints:
     return labels
 
 
-class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class SemiSupervisedSVC(LinearPredictor, ClassifierMixin, BaseEstimator):
     """Linear support vector machines that also learn from rows without labels (S3VM).
 
     Parameters
@@ -303,9 +303,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
                 targets=problem.targets,
                 weight=problem.labelled.row_cost[use],
             )
-            self._remember_targets(problem.targets)
-            self._remember_fit(trained.model, trained.trace, trained.gap)
-            self._remember_decisions(decisions)
+            self._remember(problem.targets, trained.model, trained.trace, trained.gap, decisions)
             self.transduction_ = problem.targets.classes[problem.all_codes(codes)]
             self.n_changed_ = np.array(changed, np.int64)
             count = np.bincount(codes, minlength=n_classes) if len(codes) else np.nan

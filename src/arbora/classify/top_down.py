@@ -29,7 +29,6 @@ from arbora.classify.estimator import (
     LINEAR_CONSTRAINTS,
     Decisions,
     LinearPredictor,
-    NodePredictor,
     build_routes,
     one_column,
 )
@@ -285,7 +284,7 @@ class RoutePredictor(LinearPredictor):
         return one_column(column[leaves], len(self.classes_))
 
 
-class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class TopDownSVC(RoutePredictor, ClassifierMixin, BaseEstimator):
     """Linear support vector machines at every node of a structure, followed from the root down.
 
     Parameters
@@ -419,8 +418,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
                 return linear_scores(X, train_choices(part, decisions, exclusive, engine).model, engine)
 
             calibration = calibrate_choices(problem, decisions, self.calibration, targets.multilabel, score)
-            self._remember_targets(targets)
-            self._remember_fit(trained.model, trained.trace, trained.gap)
+            self._remember(targets, trained.model, trained.trace, trained.gap)
             self.C_, self.descent_, self.calibration_ = C, self.descent, calibration
             self.routes_, self.class_leaves_ = routes, class_leaves
             trained.warn_if_open(problem.options)

@@ -20,7 +20,6 @@ from arbora.classify.estimator import (
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
-    NodePredictor,
     one_column,
 )
 from arbora.classify.linear import LinearModel, PartsModel, full_weights, warn_open_gap
@@ -63,7 +62,6 @@ from arbora.classify.training import (
 )
 from arbora.core.checkpoint import open_checkpoint
 from arbora.core.estimator import all_or_nothing, draw_seed, read_options, warn_ineffective
-from arbora.core.monitor import Progress
 from arbora.core.running import running_checkpoint
 from arbora.core.validation import check_features, check_squares
 from arbora.engine import ThreadEngine, engine_for
@@ -95,7 +93,7 @@ from arbora.structure import Hierarchy, LabelGraph
 _ADVICE = "use threads; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
 
 
-class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+class RecursiveClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
     """Methods of the two recursive classifiers, which differ in their loss."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -154,21 +152,18 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         and candidate that is tried (``C="cv"`` or ``coupling="cv"``); the model, on all rows; and one without the
         held-out rows (one for each fold), for calibration and threshold, whose weights are not kept.
         """
-        with all_or_nothing(self):
-            resumable = running_checkpoint() is not None
-            needs = ["shares_memory"] if resumable else []
-            engine, threads = (
-                engine_for(self.n_jobs, "a checkpoint", needs, _ADVICE),
-                ThreadEngine(self.n_jobs),
-            )
+        resumable = running_checkpoint() is not None
+        needs = ["shares_memory"] if resumable else []
+        engines = engine_for(self.n_jobs, "a checkpoint", needs, _ADVICE), ThreadEngine(self.n_jobs)
+        with all_or_nothing(self), engines[0] as engine, engines[1] as threads:
             all_rows, targets = check_training(
                 self, X, y, sample_weight, loss=self._loss, resumable=resumable
             )
             weights = positive_weights(self.class_weight, all_rows, targets)
             all_rows = all_rows._replace(positive_weight=weights)
             rows = drop_weightless_rows(all_rows)
+            cut = make_threshold(self.threshold) if rows.multilabel else None
             plan = self._plan(all_rows, targets)
-            cut = make_threshold(self.threshold) if targets.multilabel else None
             check_fit_memory(
                 rows,
                 plan.coupled,
@@ -183,34 +178,27 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             checkpoint = open_checkpoint(self, *data, seed=rows.options.seed, search=searched)
             if self.C == "auto":
                 plan = plan._replace(Cs=[choose_cost(rows, threads)])
-            with threads:
-                choice = choose(all_rows, plan, threads, checkpoint, self.verbose)
+            choice = choose(all_rows, plan, threads, checkpoint, self.verbose)
             rows = rows.with_cost(choice.C)
-            with Progress(None, "rounds", self.verbose) as progress:
-                fit = fit_joint(
-                    rows, choice.coupling, engine, self.prune_below, checkpoint=checkpoint, progress=progress
-                )
+            fit = fit_joint(rows, choice.coupling, engine, self.prune_below, checkpoint, self.verbose)
             coarse = cut is None or not cut.learns  # the scale of scores needs no certified gap
 
             def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
                 """Scores of other rows by a model of `part`, which starts from that of all rows."""
                 start = start_of_rows(fit.multipliers, part)
-                with engine:
-                    joint = train_joint(
-                        part, choice.coupling, engine,
-                        dense=False, certify=not coarse, start=start, checkpoint=checkpoint, key=key,
-                    )  # fmt: skip
+                joint = train_joint(
+                    part, choice.coupling, engine,
+                    dense=False, certify=not coarse, start=start, checkpoint=checkpoint, key=key,
+                )  # fmt: skip
                 return score_rows(joint, X, self.prune_below)
 
             decisions = learn_decisions(
                 rows, score, calibration=self.calibration, threshold=self.threshold, targets=targets
             )
-            self._remember_targets(targets)
-            self._remember_fit(fit.model, fit.trace, fit.gap)
-            self._remember_decisions(decisions)
+            self._remember(targets, fit.model, fit.trace, fit.gap, decisions)
             self._remember_search(choice, plan, len(all_rows.row_cost))
-            self.structure_, self.C_, self.coupling_ = self.structure, choice.C, choice.value
-            self.fade_ = plan.fade
+            self.structure_, self.C_ = self.structure, choice.C
+            self.coupling_, self.fade_ = choice.value, plan.fade
             if not fit.converged:
                 warn_open_gap(fit.gap, rows.options, lower="C or coupling")
             if checkpoint is not None:
@@ -284,7 +272,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             if classes is not None:
                 refuse_unannounced(encode_targets(y, self.structure), classes)
             return self.fit(X, y, sample_weight)
-        with all_or_nothing(self):
+        with all_or_nothing(self), ThreadEngine(self.n_jobs) as threads:
             self._validate_params()
             if isinstance(self.class_weight, str):
                 raise ValueError(
@@ -320,7 +308,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 targets,
                 columns,
                 structure or targets.hierarchy,
-                ThreadEngine(self.n_jobs),
+                threads,
                 coupling=coupling,
                 fade=fade,
                 prune_below=self.prune_below,
@@ -329,8 +317,8 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 self._forget("level_calibration_", "class_counts_")
             if is_new and hasattr(self.threshold_, "n_classes_"):
                 self.threshold_ = extend_threshold(self.threshold_, n_classes, columns)
-            self._remember_targets(targets._replace(sparse=self.sparse_labels_))
-            self._remember_fit(fit.model, fit.trace, fit.gap)
+            targets = targets._replace(sparse=self.sparse_labels_)
+            self._remember(targets, fit.model, fit.trace, fit.gap)
             self.structure_, self.C_, self.coupling_, self.fade_ = structure, C, coupling, fade
             if not fit.converged:
                 warn_open_gap(fit.gap, options, lower="C or coupling")

@@ -499,10 +499,19 @@ class JointFit(NamedTuple):
 
 
 def fit_joint(
-    training: Training, coupling: Coupling, engine: Engine, prune_below: float | None, **options: Any
+    training: Training,
+    coupling: Coupling,
+    engine: Engine,
+    prune_below: float | None,
+    checkpoint: Checkpoint | None = None,
+    verbose: int = 0,
+    offset: Callable[[Ints], Matrix] | None = None,
 ) -> JointFit:
-    """Train all classes of `training` together; `options` are those of `train_joint`."""
-    with engine:
-        fitted = train_joint(training, coupling, engine, dense=prune_below is None, **options)
+    """Train all classes of `training` together, as `train_joint` does, and make their weights."""
+    with Progress(None, "rounds", verbose) as progress:
+        fitted = train_joint(
+            training, coupling, engine,
+            dense=prune_below is None, offset=offset, checkpoint=checkpoint, progress=progress,
+        )  # fmt: skip
     model, solution = build_model(fitted, prune_below), fitted.solution
     return JointFit(model, solution.trace, fitted.relative_gap, fitted.converged, solution.multipliers)

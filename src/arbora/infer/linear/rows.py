@@ -79,16 +79,8 @@ class LinearRows(NamedTuple):
     bias: Any
     dense: bool
     n_features: int
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return len(self.norm2)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Working precision."""
-        return self.data.dtype
+    n_samples: int
+    dtype: np.dtype[Any]  # working precision
 
 
 def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) -> LinearRows:
@@ -119,7 +111,9 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     # The gradient of an empty row without a bias never changes: with a tiny norm, one step reaches the optimum.
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
-    return LinearRows(X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1])
+    return LinearRows(
+        X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1], X.shape[0], dtype
+    )
 
 
 # --- Subsets of the rows with renumbered features, for work that does not grow with the number of all features ---
@@ -181,7 +175,8 @@ def view_some(rows: LinearRows, ids: Ints) -> RowView:
     else:
         scratch = np.full(rows.n_features, -1, np.int32)
         indptr, indices, data, features = take_rows(rows.indptr, rows.indices, rows.data, ids, scratch)
-    taken = LinearRows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
+    shape = len(features), len(ids)
+    taken = LinearRows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, *shape, rows.dtype)
     return RowView(ids, np.append(features, rows.n_features), taken)
 
 
