@@ -40,7 +40,7 @@ def twin(log_odds, closure):
 
 @pytest.mark.parametrize("most_values", [1, 40, 1 << 20])
 def test_equals_its_twin(monkeypatch, most_values):
-    monkeypatch.setattr("arbora.classify.decisions._MOST_VALUES", most_values)
+    monkeypatch.setattr("arbora.classify.decisions._MAX_VALUES", most_values)
     rng = np.random.default_rng(0)
     log_odds, closure = rng.normal(size=(60, 9)), random_closure(rng, 9)
     log_odds[0] = 0.0  # all alike
@@ -77,7 +77,7 @@ def test_calibrated_scores_equal_their_twin(calibration, dtype):
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_memory_is_less_than_that_of_the_scores(monkeypatch, spread):
     """Whether all classes of all rows are candidates, or few rows are close."""
-    monkeypatch.setattr("arbora.classify.decisions._MOST_VALUES", 1 << 14)
+    monkeypatch.setattr("arbora.classify.decisions._MAX_VALUES", 1 << 14)
     classes = np.arange(400)
     path = np.stack([np.zeros(400, int), 1 + classes // 20, 21 + classes], axis=1)
     closure = sp.csr_array((np.ones(1200, bool), path.ravel(), np.arange(0, 1201, 3)))

@@ -43,14 +43,14 @@ from arbora.core.folds import random_splits
 
 
 _COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do
-_MOST_SCORES = 1 << 23
+_MAX_SCORES = 1 << 23
 _HELD_OUT_ROWS = 1_000  # to fit one or two parameters
-_MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels that it can get: 256 MiB of float32
+_MAX_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels that it can get: 256 MiB of float32
 _FEW_ROWS = 1000  # a fifth of fewer rows is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
-_FEWEST_ROWS = 5  # fewer rows cannot spare a fifth
-_FEWEST_LABELS = 10  # of held-out rows: fewer cannot place a threshold
-_MOST_LABELS = 3.0  # that a learned threshold may give, in the labels that there are
+_MIN_ROWS = 5  # fewer rows cannot spare a fifth
+_MIN_LABELS = 10  # of held-out rows: fewer cannot place a threshold
+_MAX_LABELS = 3.0  # that a learned threshold may give, in the labels that there are
 
 Score = Callable[[Training, sp.csr_array, str], Matrix]
 
@@ -149,16 +149,16 @@ def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:
         return ZeroThreshold()
     scores, truth, _ = stacked(parts, fine=True)
     n_true = truth.nnz
-    if n_true < _FEWEST_LABELS:
+    if n_true < _MIN_LABELS:
         return ZeroThreshold()
-    known = np.diff(sp.csc_array(training.positives).indptr) > 0
+    has_rows = np.diff(sp.csc_array(training.positives).indptr) > 0
     best: Threshold = ZeroThreshold()
     highest = -1.0
     for name in ("global", "rcut"):
-        cut = make_threshold(name).fit(scores, truth, known)
-        found = cut.predict(scores)
-        micro_f1 = 2 * found.multiply(truth).nnz / (found.nnz + n_true)
-        if micro_f1 > highest and found.nnz <= _MOST_LABELS * n_true:
+        cut = make_threshold(name).fit(scores, truth, has_rows)
+        answers = cut.predict(scores)
+        micro_f1 = 2 * answers.multiply(truth).nnz / (answers.nnz + n_true)
+        if micro_f1 > highest and answers.nnz <= _MAX_LABELS * n_true:
             best, highest = cut, micro_f1
     return best
 
@@ -180,12 +180,12 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool, relative: bool =
 def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> Array | None:
     """Fit the calibration over a tree to held-out scores; None if no row has a class."""
     scores, labels, weight = stacked(parts)
-    known = np.flatnonzero(np.diff(labels.indptr))
-    if not known.size:
+    labelled = np.flatnonzero(np.diff(labels.indptr))
+    if not labelled.size:
         return None
-    scores, codes = scores[known], labels.indices[labels.indptr[known]].astype(np.int64)
-    start = fit_softmax_scale(scores, codes, weight[known]).scale
-    return tree.fit(scores, codes, weight[known], start)
+    scores, codes = scores[labelled], labels.indices[labels.indptr[labelled]].astype(np.int64)
+    start = fit_softmax_scale(scores, codes, weight[labelled]).scale
+    return tree.fit(scores, codes, weight[labelled], start)
 
 
 def held_out_splits(
@@ -229,7 +229,7 @@ def held_out_splits(
 def held_out_share(training: Training, how: Any) -> float:
     """Largest share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
     n_samples = training.X.shape[0]
-    if how is None or n_samples < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
+    if how is None or n_samples < max(_MIN_ROWS, how if isinstance(how, int) else 0):
         return 0.0
     if how == "holdout" and n_samples > _FEW_ROWS:
         return 1 - 1 / n_samples  # how many rows are held out depends on the number of classes
@@ -238,7 +238,7 @@ def held_out_share(training: Training, how: Any) -> float:
 
 def most_scores(fine: bool) -> int:
     """Maximum number of scores of held-out rows."""
-    return _MOST_FINE_SCORES if fine else _MOST_SCORES
+    return _MAX_FINE_SCORES if fine else _MAX_SCORES
 
 
 def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
@@ -284,8 +284,8 @@ def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
 # Least probability of a candidate, relative to that of the most probable class. Chosen on the sets of the section
 # "Close calls decided by the tree" in benchmarks/RESULTS.md, except LSHTC-small, which was measured once, afterwards.
 CLOSE = 0.5
-_MOST_VALUES = 1 << 18  # scores, probabilities or nodes of candidates at a time
-_SMALLEST = -500.0  # calibrated score whose sigmoid is far from underflow, and an exponential
+_MAX_VALUES = 1 << 18  # scores, probabilities or nodes of candidates at a time
+_MIN_SCORE = -500.0  # calibrated score whose sigmoid is far from underflow, and an exponential
 _SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more than its rounding error
 
 
@@ -321,7 +321,7 @@ def settle_close_calls(scores: Matrix, calibration: Calibration, closure: sp.csr
         return best
     paths = Paths.of(closure)
     work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(paths.size.max())))
-    for rows in np.split(close, np.flatnonzero(np.diff(work // _MOST_VALUES)) + 1):
+    for rows in np.split(close, np.flatnonzero(np.diff(work // _MAX_VALUES)) + 1):
         some = scores[rows]
         row, column = np.nonzero(some >= lowest[rows])
         log_least = class_log_odds(top[rows, 0], calibration) + np.log(CLOSE)
@@ -359,7 +359,7 @@ def _lowest_scores(top: Matrix, calibration: Calibration) -> Matrix:
 
 def _count_above(scores: Matrix, lowest: Matrix) -> Ints:
     """Count the scores of each row that are not below a cut."""
-    step = max(1, _MOST_VALUES // max(1, scores.shape[1]))
+    step = max(1, _MAX_VALUES // max(1, scores.shape[1]))
     counts = np.empty(len(scores), np.int64)
     for first in range(0, len(scores), step):
         part = slice(first, first + step)
@@ -375,7 +375,7 @@ def _probabilities(scores: Matrix, top: Matrix, calibration: Calibration) -> Mat
     else:
         proba = calibration.scale * scores.astype(np.float64) + calibration.shift
         # Sigmoids so small are exponentials: a shift that keeps the largest one from underflow changes no ratio.
-        proba += np.maximum(0, _SMALLEST - (calibration.scale * top.astype(np.float64) + calibration.shift))
+        proba += np.maximum(0, _MIN_SCORE - (calibration.scale * top.astype(np.float64) + calibration.shift))
         expit(proba, out=proba)
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
@@ -385,8 +385,8 @@ def _best_paths(proba: Matrix, row: Ints, column: Ints, paths: Paths) -> Ints:
     # The nodes of the path of each candidate, one after the other; paths are not empty.
     length, closure = paths.size[column], paths.closure
     ends = np.cumsum(length)
-    at = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
-    nodes, path_row = closure.indices[at], np.repeat(row, length)
+    entries = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
+    nodes, path_row = closure.indices[entries], np.repeat(row, length)
     value = np.zeros(len(row))
     for size, same, below in paths.of_size:
         of_nodes = np.asarray(below @ proba.T[same])
@@ -394,5 +394,5 @@ def _best_paths(proba: Matrix, row: Ints, column: Ints, paths: Paths) -> Ints:
     value, chance = np.round(value, 12), proba[row, column]
     starts = np.searchsorted(row, np.arange(len(proba)))
     chance[value < np.maximum.reduceat(value, starts)[row]] = -1.0
-    found = np.flatnonzero(chance == np.maximum.reduceat(chance, starts)[row])
-    return np.asarray(column[found[np.searchsorted(row[found], np.arange(len(proba)))]])
+    winners = np.flatnonzero(chance == np.maximum.reduceat(chance, starts)[row])
+    return np.asarray(column[winners[np.searchsorted(row[winners], np.arange(len(proba)))]])

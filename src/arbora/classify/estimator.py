@@ -59,8 +59,8 @@ def build_routes(hierarchy: Hierarchy, class_nodes: Ints) -> tuple[Hierarchy, In
         routes = routes.with_edges([(top, routes.names[0])])
     seen = np.zeros(routes.n_nodes, dtype=bool)
     seen[routes.ancestor_matrix[leaves].indices] = True
-    kept = Hierarchy(*restrict(routes.names, routes.edges, seen))
-    return kept, (np.cumsum(seen) - 1)[leaves]
+    used = Hierarchy(*restrict(routes.names, routes.edges, seen))
+    return used, (np.cumsum(seen) - 1)[leaves]
 
 
 def _free_name(name: str, taken: Container[Any]) -> str:
@@ -110,12 +110,12 @@ class Decisions:
         best = np.maximum.reduceat(scores, self.starts, axis=1)
         edge = np.where(scores == best[:, self.segment], np.arange(self.n_edges), self.n_edges)
         chosen = self.child[np.minimum.reduceat(edge, self.starts, axis=1)]
-        at = np.full(len(scores), self.root)
+        node = np.full(len(scores), self.root)
         rows = np.arange(len(scores))
         for _ in range(self.routes.height):
-            segment = self._segment_of[at]
-            at = np.where(segment >= 0, chosen[rows, segment], at)
-        return at
+            segment = self._segment_of[node]
+            node = np.where(segment >= 0, chosen[rows, segment], node)
+        return node
 
     def log_conditional(self, scores: Matrix) -> Matrix:
         """Logarithm of the softmax over the edges of each parent: the probability of the child given it."""
@@ -247,8 +247,8 @@ class NodePredictor(Explorable):
             Columns in the order of `classes_`. With one label per row they sum to 1.
         """
         X = self._check_X(X)
-        found = by_chunks(X, len(self.classes_), self._class_proba)
-        return np.vstack(found or [np.empty((0, len(self.classes_)))])
+        parts = by_chunks(X, len(self.classes_), self._class_proba)
+        return np.vstack(parts or [np.empty((0, len(self.classes_)))])
 
     def predict_node_proba(self, X: Any) -> Matrix:
         """Probability of every node of the structure.
@@ -265,8 +265,8 @@ class NodePredictor(Explorable):
         """
         X = self._check_X(X)
         closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
-        found = by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
-        return np.vstack(found or [np.empty((0, closure.shape[1]))])
+        parts = by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
+        return np.vstack(parts or [np.empty((0, closure.shape[1]))])
 
     def _node_proba(self, X: Any, closure: sp.csr_array) -> Matrix:
         return node_probabilities(self._class_proba(X), closure, self._multilabel)
@@ -285,11 +285,11 @@ class NodePredictor(Explorable):
         """
         nodes = self._predicted_nodes(X)
         paths = {node: self._path(node) for node in np.unique(nodes.indices)}
-        found = [
+        rows = [
             [paths[node].copy() for node in nodes.indices[start:stop]]
             for start, stop in zip(nodes.indptr[:-1], nodes.indptr[1:], strict=True)
         ]
-        return found if self._multilabel else [path for (path,) in found]
+        return rows if self._multilabel else [path for (path,) in rows]
 
     def _path(self, node: int) -> list[Any]:
         names = self.hierarchy_.path(self.hierarchy_.names[node])
@@ -407,9 +407,9 @@ class NodePredictor(Explorable):
         check_structure(y, "y")
         if self.label_kind_ != SETS:
             return float(super().score(X, y, sample_weight))  # type: ignore[misc]
-        found = self.predict(X)
-        check_consistent_length(found, y, sample_weight)
-        right = [set(a) == set(b) for a, b in zip(found, y, strict=True)]
+        answers = self.predict(X)
+        check_consistent_length(answers, y, sample_weight)
+        right = [set(a) == set(b) for a, b in zip(answers, y, strict=True)]
         return float(np.average(right, weights=sample_weight))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:

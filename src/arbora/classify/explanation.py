@@ -147,13 +147,13 @@ def explain(
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not a class of the model: see classes_.")
     columns = np.array([column_of[name] for name in classes], np.int64)
-    found: list[list[Word]] = [[] for _ in range(len(columns))]
+    words_of_rows: list[list[Word]] = [[] for _ in range(len(columns))]
     parts, coef = class_parts(model), model.coef_
     for column in np.unique(columns).tolist():  # one class at a time to limit memory
         (weights,) = _weights(parts[[column]], coef)
         for row in np.flatnonzero(columns == column).tolist():
-            found[row] = deciding_words(X[[row]], weights, feature_names, n_words)
-    return found
+            words_of_rows[row] = deciding_words(X[[row]], weights, feature_names, n_words)
+    return words_of_rows
 
 
 def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[list[tuple[str, float]]]:
@@ -188,7 +188,7 @@ def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[li
     with_class, parts, coef = np.flatnonzero(n_below), class_parts(model), model.coef_
     per_class = coef.shape[0] == len(model.classes_)
     has_node_weights = model.structure is not None and per_class and hasattr(model, "node_weights")
-    found: list[list[tuple[str, float]]] = [[] for _ in n_below]
+    words: list[list[tuple[str, float]]] = [[] for _ in n_below]
     for start in range(0, len(with_class), _NODES_PER_CHUNK):
         ids = with_class[start : start + _NODES_PER_CHUNK]
         if has_node_weights:
@@ -196,8 +196,8 @@ def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[li
         else:
             weights = _weights(sp.csr_array(below[ids] @ parts), coef) / n_below[ids, None]
         for node, row in zip(ids.tolist(), weights, strict=True):
-            found[node] = _largest(row, feature_names, n_words)
-    return found
+            words[node] = _largest(row, feature_names, n_words)
+    return words
 
 
 def _largest(weights: Matrix, names: Any, n_words: int) -> list[tuple[str, float]]:

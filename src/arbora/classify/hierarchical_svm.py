@@ -69,10 +69,10 @@ def shared_paths(routes: Hierarchy, class_leaves: Ints) -> sp.csr_array:
     same = n_below[parent] == n_below[child]  # the classes below a child are below its parent too
     links = sp.coo_array((np.ones(same.sum()), (parent[same], child[same])), shape=(routes.n_nodes,) * 2)
     _, part = sp.csgraph.connected_components(links, directed=False)
-    kept = (n_below > 0) & (n_below < len(class_leaves))
-    _, column = np.unique(part[kept], return_inverse=True)
+    separates = (n_below > 0) & (n_below < len(class_leaves))
+    _, column = np.unique(part[separates], return_inverse=True)
     merge = sp.csr_array(
-        (np.ones(column.size), (np.flatnonzero(kept), column)),
+        (np.ones(column.size), (np.flatnonzero(separates), column)),
         shape=(routes.n_nodes, int(column.max(initial=-1)) + 1),
     )
     P = sp.csr_array(closure @ merge)

@@ -166,12 +166,12 @@ def best_signs(kin: Kin, signs: Matrix, gram: Array) -> Array:
         value, gradient = value_and_gradient(s)
         return value / scale, gradient / scale
 
-    found = minimize(
+    solution = minimize(
         scaled,
         signs, jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * len(signs),
         options={"maxiter": _SIGN_STEPS, "ftol": 0.0, "gtol": 1e-16},
     )  # fmt: skip
-    return np.asarray(np.clip(found.x, -1.0, 1.0))
+    return np.asarray(np.clip(solution.x, -1.0, 1.0))
 
 
 def inner_products(kin: Kin, factor: Matrix, weights: Matrix) -> Array:

@@ -46,10 +46,10 @@ from arbora.structure import Hierarchy
 # accuracy of 0.86, and on LSHTC-small it found no signal.
 
 
-_LARGEST_LOG_SCALE = 12.0
+_MAX_LOG_SCALE = 12.0
 _SHIFT_UNIT = 5.0  # a change of the shift by this matters as much as one of the logarithm of the scale by 1
-_LARGEST_SHIFT = 20.0  # sigmoids of higher values round to 1
-_MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to, if there are enough rows in them
+_MAX_SHIFT = 20.0  # sigmoids of higher values round to 1
+_MAX_PAIRS = 1 << 19  # scores that scale and shift are fitted to, if there are enough rows in them
 _ENOUGH_ROWS = 500
 _CACHED = 1 << 15  # scores at a time that stay in the cache
 
@@ -72,7 +72,7 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
     """
     best = minimize_scalar(
         lambda log_scale: -mean_log_likelihood(float(np.exp(log_scale))),
-        bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE),
+        bounds=(-_MAX_LOG_SCALE, _MAX_LOG_SCALE),
         method="bounded",
         options={"xatol": 1e-4},
     )
@@ -158,16 +158,16 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
     """
     weight = np.ones(len(scores)) if weight is None else weight
     high, low = smoothed_targets(n_effective(weight), scores.shape[1])
-    known = np.flatnonzero(weight > 0)
-    n_rows = max(_ENOUGH_ROWS, _MOST_PAIRS // scores.shape[1])
-    if known.size > n_rows:
-        known = known[np.arange(n_rows) * known.size // n_rows]
-        scores, codes, weight, known = scores[known], codes[known], weight[known], np.arange(n_rows)
+    ids = np.flatnonzero(weight > 0)
+    n_rows = max(_ENOUGH_ROWS, _MAX_PAIRS // scores.shape[1])
+    if ids.size > n_rows:
+        ids = ids[np.arange(n_rows) * ids.size // n_rows]
+        scores, codes, weight, ids = scores[ids], codes[ids], weight[ids], np.arange(n_rows)
     plain = fit_softmax_scale(scores, codes, weight, (high, low))
-    s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
-    rows = np.arange(known.size)
+    s, codes, share = scores[ids].astype(np.float32), codes[ids], weight[ids] / weight[ids].sum()
+    rows = np.arange(ids.size)
     few = max(1, _CACHED // s.shape[1])
-    parts = [slice(first, first + few) for first in range(0, known.size, few)]
+    parts = [slice(first, first + few) for first in range(0, ids.size, few)]
 
     def part_objective(part: slice, scale: float, shift: float) -> Matrix:
         scores, code, weight = s[part], codes[part], share[part]
@@ -198,8 +198,8 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
         likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
         return float(share @ (np.log(np.exp(logs - top).sum(axis=1, dtype=np.float64)) + top[:, 0] - likely))
 
-    most = _LARGEST_SHIFT / _SHIFT_UNIT
-    bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-most, most)]
+    most = _MAX_SHIFT / _SHIFT_UNIT
+    bounds = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-most, most)]
     start = np.array([np.log(plain.scale), 1e-3])
     best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-6})
     if not best.fun < softmax_objective(plain.scale):
@@ -252,13 +252,13 @@ def fit_sigmoid(
     value, gradient, hessian = objective(theta)
     for _ in range(n_steps):
         step = np.linalg.solve(hessian + 1e-12 * np.eye(2), gradient)
-        while (found := objective(theta - step))[0] > value and np.abs(step).max() > 1e-12:
+        while (candidate := objective(theta - step))[0] > value and np.abs(step).max() > 1e-12:
             step /= 2
         theta = theta - step
-        decrease, (value, gradient, hessian) = value - found[0], found
+        decrease, (value, gradient, hessian) = value - candidate[0], candidate
         if decrease <= 1e-12 * abs(value):
             break
-    smallest = float(np.exp(-_LARGEST_LOG_SCALE))
+    smallest = float(np.exp(-_MAX_LOG_SCALE))
     if theta[0] < smallest:
         return Calibration(smallest, constant)
     return Calibration(float(theta[0]), float(theta[1]))
@@ -318,8 +318,8 @@ def class_probabilities(scores: Matrix, calibration: Calibration, multilabel: bo
 
 _N_STEPS = 30
 _SPREAD = 0.5  # standard deviation of the prior: of log(a) around that of the softmax, and of b
-_MOST_VALUES = 1 << 20  # rows times nodes of a fit ...
-_FEWEST_ROWS = 300  # ... but at least so many rows
+_MAX_VALUES = 1 << 20  # rows times nodes of a fit ...
+_MIN_ROWS = 300  # ... but at least so many rows
 
 
 class Level(NamedTuple):
@@ -409,7 +409,7 @@ class NestedLogit:
         ndarray of shape (n_levels, 2)
             For `log_proba`.
         """
-        most = max(_FEWEST_ROWS, _MOST_VALUES // len(self.parent))
+        most = max(_MIN_ROWS, _MAX_VALUES // len(self.parent))
         scores, codes, weight = scores[:most], codes[:most], weight[:most]
         n_rows = max(n_effective(weight), np.finfo(np.float64).tiny)
         weight = weight / max(float(weight.sum()), np.finfo(np.float64).tiny)
@@ -422,16 +422,16 @@ class NestedLogit:
             return prior * float(theta @ theta) / 2 - value, prior * theta - gradient
 
         start = np.zeros(len(self.levels) + 1)
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _N_STEPS}).x
-        return np.column_stack([scale * np.exp(found[:-1]), np.full(len(self.levels), found[-1])])
+        solution = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _N_STEPS}).x
+        return np.column_stack([scale * np.exp(solution[:-1]), np.full(len(self.levels), solution[-1])])
 
     def _paths(self, codes: Ints) -> NDArray[np.bool_]:
         """Mark the nodes on the path to the true class of each row."""
-        on_path, at = np.zeros((len(codes), len(self.parent)), bool), self.leaves[codes]
+        on_path, node = np.zeros((len(codes), len(self.parent)), bool), self.leaves[codes]
         for _ in range(int(self.depth.max()) + 1):
-            inside = np.flatnonzero(at >= 0)
-            on_path[inside, at[inside]] = True
-            at = np.where(at >= 0, self.parent[at], -1)
+            inside = np.flatnonzero(node >= 0)
+            on_path[inside, node[inside]] = True
+            node = np.where(node >= 0, self.parent[node], -1)
         return on_path
 
     def _likelihood(

@@ -138,9 +138,9 @@ def _repaired(moved: Array, wanted: Ints) -> Ints:
     labels: Ints = moved.argmax(axis=1)
     counts = np.bincount(labels, minlength=len(wanted))
     for k in np.flatnonzero(counts > wanted).tolist():
-        own = np.flatnonzero(labels == k)
-        certain = moved[own, k] - np.delete(moved[own], k, axis=1).max(axis=1)
-        for row in own[np.argsort(certain, kind="stable")][: counts[k] - wanted[k]].tolist():
+        members = np.flatnonzero(labels == k)
+        certain = moved[members, k] - np.delete(moved[members], k, axis=1).max(axis=1)
+        for row in members[np.argsort(certain, kind="stable")][: counts[k] - wanted[k]].tolist():
             room = np.flatnonzero(counts < wanted)
             labels[row] = room[moved[row, room].argmax()]
             counts[labels[row]] += 1

@@ -86,10 +86,10 @@ def label_ranks(scores: Matrix, Y: sp.csr_array) -> Ints:
     rows, columns = Y.nonzero()
 
     def ranks(labels: Ints) -> Ints:
-        own, column = scores[rows[labels]], columns[labels, None]
-        value = np.take_along_axis(own, column, axis=1)
+        row_scores, column = scores[rows[labels]], columns[labels, None]
+        value = np.take_along_axis(row_scores, column, axis=1)
         before = np.arange(scores.shape[1]) < column
-        return np.asarray(np.count_nonzero((own > value) | ((own == value) & before), axis=1))
+        return np.asarray(np.count_nonzero((row_scores > value) | ((row_scores == value) & before), axis=1))
 
     parts = by_chunks(np.arange(len(rows)), scores.shape[1], ranks)
     return np.concatenate([np.empty(0, np.int64), *parts])
@@ -127,11 +127,13 @@ def best_cuts(scores: Matrix, rows: Matrix, columns: Matrix) -> tuple[Array, Arr
     hits = np.arange(1, len(value) + 1) - first[column]
     start = _first_at_least(by_class, column, value)
     f1 = 2 * hits / (n_samples - start + n_labels[column])
-    known = np.flatnonzero(n_labels)
-    best = np.lexsort((-f1, column))[first[known]]  # a stable sort: of equal F1 the highest score comes first
-    below = np.where(start[best] > 0, by_class[known, start[best] - 1], -np.inf)
+    labelled = np.flatnonzero(n_labels)
+    best = np.lexsort((-f1, column))[
+        first[labelled]
+    ]  # a stable sort: of equal F1 the highest score comes first
+    below = np.where(start[best] > 0, by_class[labelled, start[best] - 1], -np.inf)
     thresholds, best_f1 = np.full(n_classes, np.inf), np.zeros(n_classes)
-    thresholds[known], best_f1[known] = _between(below, value[best]), f1[best]
+    thresholds[labelled], best_f1[labelled] = _between(below, value[best]), f1[best]
     return thresholds, best_f1
 
 
@@ -174,13 +176,13 @@ def _as_sets(columns: Ints, counts: Ints, n_classes: int) -> sp.csr_array:
     """Return a CSR matrix that marks the first `counts[i]` of the given columns of each row i."""
     indices = columns[np.arange(columns.shape[1]) < counts[:, None]]
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    found = sp.csr_array((np.ones(indices.size, bool), indices, indptr), shape=(len(counts), n_classes))
-    found.sort_indices()
-    return found
+    chosen = sp.csr_array((np.ones(indices.size, bool), indices, indptr), shape=(len(counts), n_classes))
+    chosen.sort_indices()
+    return chosen
 
 
-def _check_scores(given: Any) -> Matrix:
-    scores: Matrix = np.asarray(given)
+def _check_scores(values: Any) -> Matrix:
+    scores: Matrix = np.asarray(values)
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.ndim != 2 or not scores.shape[1]:
@@ -193,9 +195,9 @@ def _check_scores(given: Any) -> Matrix:
     return scores
 
 
-def _check_labels(given: Any, shape: tuple[int, ...]) -> sp.csr_array:
-    check_structure(given, "Y")
-    Y: sp.csr_array = sp.csr_array(given, copy=True)
+def _check_labels(labels: Any, shape: tuple[int, ...]) -> sp.csr_array:
+    check_structure(labels, "Y")
+    Y: sp.csr_array = sp.csr_array(labels, copy=True)
     Y.sum_duplicates()
     if Y.shape != shape:
         raise ValueError(f"Y has shape {Y.shape}, but the scores have shape {shape}: they must be equal.")

@@ -101,7 +101,7 @@ def best_leaves(
 
     rows, weights = as_csr(X), sp.csc_array(model.coef)
     weights.sort_indices()
-    found = Leaves(
+    leaves = Leaves(
         np.empty(rows.shape[0], np.int64), np.empty(rows.shape[0]), np.zeros(rows.shape[0], np.int64)
     )
     data = rows.data.astype(weights.dtype, copy=False)
@@ -110,11 +110,11 @@ def best_leaves(
     def search(chunk: slice) -> None:
         find_best_leaves(
             *arrays, model.intercept, *map(float, calibration), routes.child_indptr, routes.child_indices,
-            int(routes.root_ids[0]), chunk.start, chunk.stop, *found,
+            int(routes.root_ids[0]), chunk.start, chunk.stop, *leaves,
         )  # fmt: skip
 
     engine.map(search, split(rows.shape[0], size=_CHUNK_ROWS, even=False))
-    return found
+    return leaves
 
 
 # --- Top-down baseline: at every node of the structure, linear classifiers choose among its children --------

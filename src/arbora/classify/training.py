@@ -124,11 +124,9 @@ def _forest(classes: Matrix, indicator: sp.csr_array, kind: str) -> Targets:
 def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
     if structure is not None and isinstance(y, Sequence) and np.ndim(y[0]) == 0:
         y = np.array([*y, None], dtype=object)[:-1]  # numpy would convert integers among strings to strings
-    given, y = y, column_or_1d(y, warn=True)
-    if y.dtype.kind == "U" and isinstance(given, Sequence) and np.isin(y, _MISSING_NAMES).any():
-        y = np.array([*given, None], dtype=object)[
-            :-1
-        ]  # numpy converts missing labels among strings to names
+    raw, y = y, column_or_1d(y, warn=True)
+    if y.dtype.kind == "U" and isinstance(raw, Sequence) and np.isin(y, _MISSING_NAMES).any():
+        y = np.array([*raw, None], dtype=object)[:-1]  # numpy converts missing labels among strings to names
     if y.dtype == object:
         missing = [row for row, label in enumerate(y.tolist()) if is_missing(label)]
         if missing:

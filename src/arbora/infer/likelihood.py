@@ -27,7 +27,7 @@ from arbora.core.products import csr_matmul
 from arbora.kernels.products import csr_rows_times_dense
 
 _PAIRS = 2**17  # pairs of rows and classes in a chunk; their scores fit into the cache
-_FEWEST_ROWS, _MAX_ROWS = 16, 1024
+_MIN_ROWS, _MAX_ROWS = 16, 1024
 
 
 class Chunk:
@@ -106,7 +106,7 @@ class Likelihood:
         self.engine = engine if engine is not None else SerialEngine()
         self.transposed: Any = X.T.tocsr() if self.sparse else None
         weight = np.asarray(weight, X.dtype)
-        n_rows = max(_FEWEST_ROWS, min(_MAX_ROWS, _PAIRS // max(Y.shape[1], 1)))
+        n_rows = max(_MIN_ROWS, min(_MAX_ROWS, _PAIRS // max(Y.shape[1], 1)))
         self.chunks = [Chunk(rows, Y[rows], weight[rows], softmax) for rows in split(Y.shape[0], size=n_rows)]
 
     def _score(self, W: Matrix, rows: slice, out: Matrix) -> None:

@@ -164,7 +164,7 @@ def conjugate_gradients(
 def newton_step(
     problem: SmoothProblem[P],
     point: P,
-    at: Expansion,
+    model: Expansion,
     target: float,
     rounding: float,
     forcing: float = FORCING,
@@ -191,9 +191,9 @@ def newton_step(
     decrement : float
         -g.E, about twice the decrease that the quadratic model expects.
     """
-    enough = max(forcing * float(np.linalg.norm(at.gradient)), BELOW_TARGET * target)
-    step = conjugate_gradients(at.product, -at.gradient, at.preconditioner(), enough)
-    slope, length = float(np.vdot(step, at.gradient)), 1.0
+    enough = max(forcing * float(np.linalg.norm(model.gradient)), BELOW_TARGET * target)
+    step = conjugate_gradients(model.product, -model.gradient, model.preconditioner(), enough)
+    slope, length = float(np.vdot(step, model.gradient)), 1.0
     for _ in range(MAX_HALVINGS):
         new = problem.evaluate(point.x + length * step, point)
         if new.objective <= point.objective + rounding + ARMIJO * length * slope:
@@ -254,11 +254,11 @@ def newton_cg(
     >>> np.exp(point.x).round(9)
     array([0.5, 3. ])
     """
-    at = problem.expand(point)
+    model = problem.expand(point)
     decrement = np.inf
-    while not done(point, at.gradient, decrement):
-        new, decrement = newton_step(problem, point, at, target(point), rounding(point))
+    while not done(point, model.gradient, decrement):
+        new, decrement = newton_step(problem, point, model, target(point), rounding(point))
         if new is None:
             break
-        point, at = new, problem.expand(new)
-    return point, at.gradient
+        point, model = new, problem.expand(new)
+    return point, model.gradient

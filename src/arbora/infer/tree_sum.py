@@ -25,7 +25,7 @@ def _children(node: range) -> tuple[range, range]:
     return range(node.start, middle), range(middle, node.stop)
 
 
-def largest_nodes(whole: range, own: range) -> list[range]:
+def largest_nodes(whole: range, part: range) -> list[range]:
     """Cut some of the leaves into the largest nodes of the tree over all leaves.
 
     Examples
@@ -33,12 +33,12 @@ def largest_nodes(whole: range, own: range) -> list[range]:
     >>> largest_nodes(range(8), range(1, 6))
     [range(1, 2), range(2, 4), range(4, 6)]
     """
-    if whole.start >= own.stop or whole.stop <= own.start:
+    if whole.start >= part.stop or whole.stop <= part.start:
         return []
-    if whole.start >= own.start and whole.stop <= own.stop:
+    if whole.start >= part.start and whole.stop <= part.stop:
         return [whole]
     left, right = _children(whole)
-    return largest_nodes(left, own) + largest_nodes(right, own)
+    return largest_nodes(left, part) + largest_nodes(right, part)
 
 
 def add_leaves(node: range, leaves: Iterator[Sum], add: Callable[[Sum, Sum], Sum]) -> Sum:

@@ -262,9 +262,9 @@ def preorder(hierarchy: Hierarchy) -> Ints:
     # The first of the deepest parents: then all nodes below one node are in one level.
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
     deepest = hierarchy.depth[hierarchy.parent_indices] == hierarchy.depth[child] - 1
-    nodes, at = np.unique(child[deepest], return_index=True)
+    nodes, places = np.unique(child[deepest], return_index=True)
     first = np.full(hierarchy.n_nodes, -1)
-    first[nodes] = hierarchy.parent_indices[deepest][at]
+    first[nodes] = hierarchy.parent_indices[deepest][places]
     size = np.ones(hierarchy.n_nodes, np.int64)
     for level in hierarchy.levels[:0:-1]:
         np.add.at(size, first[level], size[level])
@@ -297,10 +297,10 @@ def _tree_factor(hierarchy: Hierarchy, class_nodes: Ints, strength: Array) -> sp
     above = sp.csr_array(hierarchy.ancestor_matrix[class_nodes].astype(np.float64))
     n_classes = len(class_nodes)
     n_below = np.asarray(above.sum(axis=0)).ravel()
-    own = np.zeros(hierarchy.n_nodes, bool)
-    own[class_nodes] = n_below[class_nodes] == 1  # no other class below: the class is a leaf
-    variance = np.where(own, 1.0, strength)
-    spawned = np.flatnonzero(~own[class_nodes])
+    is_leaf = np.zeros(hierarchy.n_nodes, bool)
+    is_leaf[class_nodes] = n_below[class_nodes] == 1  # no other class below: the class is a leaf
+    variance = np.where(is_leaf, 1.0, strength)
+    spawned = np.flatnonzero(~is_leaf[class_nodes])
     leaves = sp.csr_array(
         (np.ones(spawned.size), (np.arange(spawned.size), spawned)), shape=(spawned.size, n_classes)
     )
@@ -321,11 +321,11 @@ def hierarchy_precision(hierarchy: Hierarchy, class_nodes: Ints, strength: Array
     alone = n_below[class_nodes] == 1
     n = hierarchy.n_nodes
     spawned = np.flatnonzero(~alone)
-    at = class_nodes.copy()
-    at[spawned] = n + np.arange(spawned.size)
+    leaves = class_nodes.copy()
+    leaves[spawned] = n + np.arange(spawned.size)
     total = n + spawned.size
     is_leaf = np.zeros(total, bool)
-    is_leaf[at] = True
+    is_leaf[leaves] = True
     parent, child = append_leaves(hierarchy.edges, n, class_nodes[spawned]).T
     s = np.ones(total)
     s[:n] = np.maximum(strength, _MIN_COUPLING)
@@ -336,12 +336,12 @@ def hierarchy_precision(hierarchy: Hierarchy, class_nodes: Ints, strength: Array
     ridge = np.zeros(total)
     ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
     useful = np.append(n_below > 0, np.ones(spawned.size, bool))
-    kept = np.flatnonzero(useful)
+    ids = np.flatnonzero(useful)
     between = useful[parent] & useful[child]
     matrix = _laplacian(total, parent[between], child[between], weight[between]) + sp.diags_array(ridge)
     position = np.empty(total, np.int64)
-    position[kept] = np.arange(kept.size)
-    return Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
+    position[ids] = np.arange(ids.size)
+    return Precision(sp.csc_array(matrix.tocsr()[ids][:, ids]), position[leaves])
 
 
 def _graph_precision(graph: LabelGraph, class_nodes: Ints, coupling: float) -> Precision:
@@ -442,12 +442,12 @@ def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: Ints)
     columns = np.concatenate([np.flatnonzero(alive), hierarchy.parent_indices[empty]])
     shares = np.concatenate([np.ones(alive.sum()), 1.0 / n_parents[empty]])
     step = sp.csr_array((shares, (rows, columns)), shape=(hierarchy.n_nodes,) * 2)
-    found = sp.csr_array(
+    shares_of_wanted = sp.csr_array(
         (np.ones(len(wanted)), wanted, np.arange(len(wanted) + 1)), shape=(len(wanted), hierarchy.n_nodes)
     )
-    while not alive[found.indices].all():  # one level up at a time
-        found = sp.csr_array(found @ step)
-    return found
+    while not alive[shares_of_wanted.indices].all():  # one level up at a time
+        shares_of_wanted = sp.csr_array(shares_of_wanted @ step)
+    return shares_of_wanted
 
 
 def expected_weights(
@@ -494,10 +494,10 @@ def expected_weights(
     used, columns = np.unique(mixtures.indices, return_inverse=True)
     mixtures = sp.csr_array((mixtures.data, columns, mixtures.indptr), shape=(len(wanted), len(used)))
     precision = hierarchy_precision(structure, class_nodes, strength)
-    given = _given_classes(precision, (np.cumsum(alive) - 1)[used])
+    shares = _given_classes(precision, (np.cumsum(alive) - 1)[used])
     if not strength.any():
-        given[given < 1] = 0.0  # inner nodes are exactly 0, not up to a large precision
-    return np.asarray(mixtures @ given)
+        shares[shares < 1] = 0.0  # inner nodes are exactly 0, not up to a large precision
+    return np.asarray(mixtures @ shares)
 
 
 # --- Weights of any nodes of a structure as mixtures of those of the classes --------------------------------
@@ -545,13 +545,13 @@ def mixing_of(
 ) -> sp.csr_array:
     """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes)."""
     column = {node: position for position, node in enumerate(class_nodes.tolist())}
-    known = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
-    is_class = known >= 0
+    row = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
+    is_class = row >= 0
     other, which = np.unique(wanted[~is_class], return_inverse=True)
     rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
     stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
-    known[~is_class] = len(class_nodes) + which
-    return sp.csr_array(stacked[known])
+    row[~is_class] = len(class_nodes) + which
+    return sp.csr_array(stacked[row])
 
 
 def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> LinearModel:

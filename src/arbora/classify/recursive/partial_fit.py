@@ -42,8 +42,8 @@ def encode_more(y: Any, structure: Any, old: Matrix, kind: str) -> Targets:
 def refuse_unannounced(targets: Targets, classes: Any) -> None:
     """Refuse labels that are not in the argument `classes`."""
     announced = set(np.asarray(classes).tolist())
-    found = targets.classes[np.asarray(targets.indicator.sum(axis=0)).ravel() > 0]
-    for name in found.tolist():
+    names = targets.classes[np.asarray(targets.indicator.sum(axis=0)).ravel() > 0]
+    for name in names.tolist():
         if name not in announced:
             raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} given classes.")
 
@@ -52,19 +52,19 @@ def refuse_new_meaning(before: Matrix, now: Matrix, classes: Matrix) -> None:
     """Refuse a structure in which integer labels are positions of other names than they were."""
     changed = np.flatnonzero(before != now)
     if changed.size:
-        at = changed[0]
+        first = changed[0]
         raise ValueError(
-            f"the label {classes[at]} meant {before[at]!r} and would mean {now[at]!r} in the new structure: keep the "
-            "sorted labels of structure.for_labels(y), or give names as labels."
+            f"the label {classes[first]} meant {before[first]!r} and would mean {now[first]!r} in the new structure: "
+            "keep the sorted labels of structure.for_labels(y), or give names as labels."
         )
 
 
 def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, Ints]:
     """Add the classes of a model to encoded labels; return their columns too."""
-    known = set(targets.classes.tolist())
-    missing = [name for name in old if name not in known]
+    names = set(targets.classes.tolist())
+    missing = [name for name in old if name not in names]
     if targets.nodes is targets.classes:  # without a structure the classes are the nodes
-        union = sorted([*known, *missing])
+        union = sorted([*names, *missing])
         hierarchy = Hierarchy.from_edges([], nodes=list(range(len(union))))
         classes = np.array(union, dtype=targets.classes.dtype if not missing else None)
         nodes, ids = classes, np.arange(len(union))
@@ -101,8 +101,8 @@ def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
     if isinstance(model, PartsModel):
         return model
     coef = np.asarray(model.coef)
-    own = sp.eye_array(len(coef), dtype=coef.dtype, format="csc")
-    return PartsModel(sp.csc_array(pruned(coef, below)), model.intercept, own)
+    identity = sp.eye_array(len(coef), dtype=coef.dtype, format="csc")
+    return PartsModel(sp.csc_array(pruned(coef, below)), model.intercept, identity)
 
 
 def offset_of(
@@ -146,9 +146,9 @@ def moved(
     place = sp.csr_array(
         (np.ones(len(columns)), (np.arange(len(columns)), columns)), shape=(len(columns), n_classes)
     )
-    own = sp.csr_array((np.ones(len(new)), (np.arange(len(new)), new)), shape=(len(new), n_classes))
+    indicator = sp.csr_array((np.ones(len(new)), (np.arange(len(new)), new)), shape=(len(new), n_classes))
     parts = sp.vstack([before.parts, *starts, change.parts], format="csr")
-    sharing = sp.vstack([before.sharing @ place, own, change.sharing], format="csr").astype(parts.dtype)
+    sharing = sp.vstack([before.sharing @ place, indicator, change.sharing], format="csr").astype(parts.dtype)
     parts, sharing = _merged(parts, sharing)
     return PartsModel(parts, mixing @ before.intercept + change.intercept, sharing)
 

@@ -97,11 +97,11 @@ def check_costs(values: Any) -> list[float]:
     return list(costs.astype(float).tolist())
 
 
-def refuse_splits_of_other_rows(cv: Any, kept: Sequence[Split], n_before: int, n_samples: int) -> None:
+def refuse_splits_of_other_rows(cv: Any, splits: Sequence[Split], n_before: int, n_samples: int) -> None:
     """Refuse the splits that a loaded model has in place of its splitter, if the number of rows has changed."""
-    if n_samples == n_before or not isinstance(cv, list) or len(cv) != len(kept):
+    if n_samples == n_before or not isinstance(cv, list) or len(cv) != len(splits):
         return
-    sides = [(a, b) for given, split in zip(cv, kept, strict=True) for a, b in zip(given, split, strict=True)]
+    sides = [(a, b) for pair, split in zip(cv, splits, strict=True) for a, b in zip(pair, split, strict=True)]
     if all(np.array_equal(a, b) for a, b in sides):
         raise ValueError(
             f"cv of search holds the splits of the {n_before} rows that this model was fitted on before it was "
@@ -215,7 +215,7 @@ class Judged(NamedTuple):
     values: Array
 
 
-def evidence(truth: sp.csr_array, found: sp.csr_array, macro: bool) -> Array:
+def evidence(truth: sp.csr_array, answers: sp.csr_array, macro: bool) -> Array:
     """Return the F1 of every class, or the linearised share of every row in the micro-F1, whose mean it is.
 
     Parameters
@@ -231,7 +231,7 @@ def evidence(truth: sp.csr_array, found: sp.csr_array, macro: bool) -> Array:
     (array([0.67, 0.  ]), array([1., 0.]))
     """
     axis = 0 if macro else 1
-    true, said = truth.astype(np.float64), found.astype(np.float64)
+    true, said = truth.astype(np.float64), answers.astype(np.float64)
     hits = np.asarray(true.multiply(said).sum(axis=axis))
     sizes = np.asarray(true.sum(axis=axis) + said.sum(axis=axis))
     if macro:
@@ -255,19 +255,19 @@ def _judge(scores: Matrix, truth: sp.csr_array, plan: Plan) -> Judged:
     measure = SCORES[plan.scoring]
     if plan.threshold is None:
         answer = scores.argmax(axis=1)
-        found = sp.csr_array((np.ones(len(answer)), answer, np.arange(len(answer) + 1)), shape=truth.shape)
+        answers = sp.csr_array((np.ones(len(answer)), answer, np.arange(len(answer) + 1)), shape=truth.shape)
         if measure is macro_f1:  # over the classes of the fold, the same for all candidates
             present = np.unique(truth.indices)
-            values = evidence(truth[:, present], found[:, present], macro=True)
+            values = evidence(truth[:, present], answers[:, present], macro=True)
             return Judged(float(values.mean()) if len(values) else 0.0, values)
         score = float(measure(truth.indices, answer))
     else:
         threshold = make_threshold(plan.threshold)
         if threshold.learns:
             threshold.fit(scores, truth.astype(bool), np.ones(scores.shape[1], bool))
-        found = threshold.predict(scores).astype(np.int64)
-        score = float(measure(truth.astype(np.int64), found))
-    return Judged(score, evidence(truth, found, measure is macro_f1))
+        answers = threshold.predict(scores).astype(np.int64)
+        score = float(measure(truth.astype(np.int64), answers))
+    return Judged(score, evidence(truth, answers, measure is macro_f1))
 
 
 class Trials:
@@ -310,24 +310,28 @@ class Trials:
         self.tried = [Tried(*columns) for columns in piece.meta["tried"]]
         self.counts = list(piece.meta["counts"])
         for name, values in piece.arrays.items():
-            at, f = map(int, name.split("-"))
-            self.values[at, f] = values
+            number, f = map(int, name.split("-"))
+            self.values[number, f] = values
         self.last = [last and (float(last[0]), int(last[1])) for last in piece.meta["last"]]
         for f, count in enumerate(self.counts):
-            kept = self.checkpoint.load(self._piece_of(f, count)) if count else None
-            self.starts[f] = None if kept is None else unpack(kept.arrays)
+            stored = self.checkpoint.load(self._piece_of(f, count)) if count else None
+            self.starts[f] = None if stored is None else unpack(stored.arrays)
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            meta = {"tried": [list(one) for one in self.tried], "counts": self.counts, "last": self.last}
-            values = {f"{at}-{f}": values for (at, f), values in self.values.items()}
+            meta = {
+                "tried": [list(candidate) for candidate in self.tried],
+                "counts": self.counts,
+                "last": self.last,
+            }
+            values = {f"{number}-{f}": values for (number, f), values in self.values.items()}
             self.checkpoint.save(_PIECE, values, meta)
 
     def _find(self, C: float, which: int) -> int:
         """Position of a candidate in the table; a new one is added."""
-        for at, candidate in enumerate(self.tried):
+        for number, candidate in enumerate(self.tried):
             if (candidate.C, candidate.which) == (C, which):
-                return at
+                return number
         nothing = [float("nan")] * len(self.folds)
         self.tried.append(Tried(C, which, nothing, list(nothing)))
         return len(self.tried) - 1
@@ -340,8 +344,8 @@ class Trials:
 
     def score(self, C: float, which: int, folds: Sequence[int]) -> float:
         """Return the mean score of a candidate on some folds; train where that was not done before."""
-        at = self._find(C, which)
-        candidate = self.tried[at]
+        number = self._find(C, which)
+        candidate = self.tried[number]
         missing = [f for f in folds if np.isnan(candidate.scores[f])]
         counts = list(self.counts)
         for f in missing:
@@ -349,7 +353,7 @@ class Trials:
             fitted = _train_fold(self.folds[f], C, self.plan.coupled[which], self.plan, self.engine, start)
             self.starts[f] = fitted.solution.multipliers
             candidate.gaps[f] = float(fitted.relative_gap)
-            candidate.scores[f], self.values[at, f] = _judge_fold(
+            candidate.scores[f], self.values[number, f] = _judge_fold(
                 self.folds[f], fitted, self.plan, self.engine
             )
             del fitted  # frees memory before the next fold
@@ -365,10 +369,10 @@ class Trials:
                 self.progress.update(C=C, score=mean)
         return mean
 
-    def gain(self, one: Pair, other: Pair, folds: Sequence[int]) -> tuple[float, float]:
+    def gain(self, pair: Pair, other: Pair, folds: Sequence[int]) -> tuple[float, float]:
         """Return the mean gain of one candidate over another on some folds, and its standard error."""
-        gain = self.score(*one, folds) - self.score(*other, folds)
-        a, b = self._find(*one), self._find(*other)
+        gain = self.score(*pair, folds) - self.score(*other, folds)
+        a, b = self._find(*pair), self._find(*other)
         errors = [standard_error(self.values[a, f], self.values[b, f]) for f in folds]
         return gain, float(np.linalg.norm(errors) / len(errors))
 
@@ -403,8 +407,8 @@ def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> di
 def best_of(results: dict[str, Any]) -> tuple[float, Any]:
     """Cost and coupling with the best mean score among those tried on most folds; the first of equal ones."""
     n_folds = np.isfinite(results["scores"]).sum(axis=1)
-    at = int(np.argmax(np.where(n_folds == n_folds.max(), results["mean_score"], -np.inf)))
-    return float(results["C"][at]), results["coupling"][at]
+    best = int(np.argmax(np.where(n_folds == n_folds.max(), results["mean_score"], -np.inf)))
+    return float(results["C"][best]), results["coupling"][best]
 
 
 def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
@@ -412,11 +416,12 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
     still_open = np.flatnonzero(~results["converged"])
     if still_open.size:
         names = [f"C={results['C'][at]:g} with coupling={results['coupling'][at]}" for at in still_open[:5]]
-        more = f" and {still_open.size - 5} more" if still_open.size > 5 else ""
+        others = f" and {still_open.size - 5} more" if still_open.size > 5 else ""
         warn_caller(
             f"{still_open.size} of {len(results['C'])} candidates of the cross-validation reached "
             f"max_iter={max_iter} rounds on a fold, with relative duality gaps up to {results['gap'].max():.2g}: "
-            f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest costs.",
+            f"{', '.join(names)}{others}. Their scores may be off: increase max_iter, or leave out the "
+            "largest costs.",
             ConvergenceWarning,
         )
 
@@ -446,11 +451,13 @@ def warn_of_end(results: dict[str, Any], plan: Plan) -> None:
         scores[1]
     ):
         return
-    side, more = ("largest", "larger") if costs[-1] == C else ("smallest", "smaller")
-    advice = "scale the features" if plan.extends else f"add {more} ones to the costs, or leave them out"
+    side, comparative = ("largest", "larger") if costs[-1] == C else ("smallest", "smaller")
+    advice = (
+        "scale the features" if plan.extends else f"add {comparative} ones to the costs, or leave them out"
+    )
     warn_caller(
-        f"C='cv' chose the {side} cost, {C:g}, and the score still rose there: a {more} one may be better. To try "
-        f"it, {advice}.",
+        f"C='cv' chose the {side} cost, {C:g}, and the score still rose there: a {comparative} one may be "
+        f"better. To try it, {advice}.",
         UserWarning,
     )
 
@@ -518,8 +525,8 @@ class Ladder:
 
     def beside(self, C: float, step: int) -> float | None:
         """Return the next cost in a direction, or None at an end."""
-        at = self.Cs.index(C) + step
-        return self.Cs[at] if 0 <= at < len(self.Cs) else None
+        place = self.Cs.index(C) + step
+        return self.Cs[place] if 0 <= place < len(self.Cs) else None
 
 
 def _rung(k: int) -> float:
@@ -560,8 +567,8 @@ def _climb_couplings(trials: Trials, start: Pair) -> Pair:
     )
 
     def beside(pair: Pair, step: int) -> Pair | None:
-        at = order.index(pair[1]) + step
-        return (pair[0], order[at]) if 0 <= at < len(order) else None
+        place = order.index(pair[1]) + step
+        return (pair[0], order[place]) if 0 <= place < len(order) else None
 
     best = climb(trials, start, beside) if start[1] in order else start
     for which in set(range(len(couplings))) - set(order):
@@ -592,7 +599,7 @@ def run_race(trials: Trials) -> None:
 
 def run_finals(trials: Trials) -> None:
     """Try the candidates that are not clearly worse than the best one on further folds, one fold at a time."""
-    folds, left = [0], [(one.C, one.which) for one in trials.tried]
+    folds, left = [0], [(candidate.C, candidate.which) for candidate in trials.tried]
     for f in range(1, len(trials.folds) + 1):
         left.sort(key=lambda pair: -trials.score(pair[0], pair[1], folds))
         gains = [trials.gain(pair, left[0], folds) for pair in left]

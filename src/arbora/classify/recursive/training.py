@@ -269,7 +269,7 @@ def block_costs(training: Training, order: Ints) -> BlockCosts:
 
 
 def _train_remote(
-    training: Training, coupling: Coupling, engine: Engine, rows: LinearRows, dense: bool, **more: Any
+    training: Training, coupling: Coupling, engine: Engine, rows: LinearRows, dense: bool, **settings: Any
 ) -> Fitted:
     """Train all classes together in the shards of an engine, by coordinate descent."""
     options, n_classes = training.options, len(coupling.order)
@@ -283,7 +283,7 @@ def _train_remote(
     costs = block_costs(training, coupling.order)
     joint = ShardedCoupledSolver(rows, costs, coupling.factor, options.loss, engine)
     try:
-        solution = joint.solve(tol=options.tol, max_iter=options.max_iter, seed=options.seed, **more)
+        solution = joint.solve(tol=options.tol, max_iter=options.max_iter, seed=options.seed, **settings)
     except BaseException:
         joint.close()
         raise
@@ -339,7 +339,7 @@ def train_joint(
 
     from_weights = None if offset is None else block_offset
     joint: Any
-    features, more = np.arange(rows.n_features + 1), dict[str, Any]()
+    features, settings = np.arange(rows.n_features + 1), dict[str, Any]()
     if suits_newton(rows, n_classes, options.loss):
         joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
         matches = isinstance(start, np.ndarray) and start.shape == (rows.n_features + 1, n_classes)
@@ -347,7 +347,7 @@ def train_joint(
         if offset is None:  # with one, features that do not occur keep its weights
             _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
-        matches, more = isinstance(start, list), {"rough": not certify}
+        matches, settings = isinstance(start, list), {"rough": not certify}
     full = size_of(training.X, options.dtype)
     size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
@@ -361,10 +361,10 @@ def train_joint(
     weights = None
     if dense and certify and isinstance(joint, CoupledSolver):
         weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
-        more["take"] = partial(put_weights, joint, features, weights)
+        settings["take"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
-        checkpoint=checkpoint, progress=progress, key=key, **more,
+        checkpoint=checkpoint, progress=progress, key=key, **settings,
     )  # fmt: skip
     return Fitted(joint, solution, coupling, features, weights)
 

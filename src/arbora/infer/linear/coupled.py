@@ -41,7 +41,7 @@ from arbora.infer.linear.layout import Layout, Sharing, coupling_of_wave, group_
 from arbora.infer.linear.rows import (
     BLOCK,
     ENOUGH,
-    MOST_ACTIVE_SWEEPS,
+    MAX_ACTIVE_SWEEPS,
     SPARSE_PENALTY,
     LinearRows,
     LogisticSweeps,
@@ -79,7 +79,7 @@ from arbora.kernels.triples import from_triples, subtract_triples, to_triples
 # last round, without repeating finished visits, and ends with the same bits.
 
 
-_MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
+_MAX_RESTRICTED = 10  # rounds over the candidates between two over all rows
 _WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round
 _BELOW_TOL = 0.6  # ... or to this share of the tolerance
 _NARROW_RATIO = 0.7  # of certified to estimated gap, in rounds over the rows with given multipliers
@@ -104,11 +104,11 @@ def multipliers_of_rows(multipliers: Multipliers, ids: Ints) -> Multipliers:
     >>> multipliers_of_rows(given, np.array([5, 6, 7])).rows
     array([0, 2])
     """
-    at = np.searchsorted(ids, multipliers.rows)
-    here = at < len(ids)
-    here[here] = ids[at[here]] == multipliers.rows[here]
+    places = np.searchsorted(ids, multipliers.rows)
+    here = places < len(ids)
+    here[here] = ids[places[here]] == multipliers.rows[here]
     return Multipliers(
-        at[here].astype(multipliers.rows.dtype), multipliers.columns[here], multipliers.values[here]
+        places[here].astype(multipliers.rows.dtype), multipliers.columns[here], multipliers.values[here]
     )
 
 
@@ -174,7 +174,7 @@ class CoupledState:
         A certificate that fails after a round over the candidates shows that a round over all rows is needed.
         """
         self.n_rounds, self.objective, self.gap = self.n_rounds + 1, objective, gap
-        self.n_restricted = 0 if full else _MOST_RESTRICTED if certified else self.n_restricted + 1
+        self.n_restricted = 0 if full else _MAX_RESTRICTED if certified else self.n_restricted + 1
         self.full_gap = gap if full else self.full_gap
 
     def next_is_full(self, tol: float) -> bool:
@@ -188,7 +188,7 @@ class CoupledState:
         if not self.n_restricted:
             return False
         enough = max(_WORTH * self.full_gap, _BELOW_TOL * tol * self.objective)
-        return bool(self.n_restricted >= _MOST_RESTRICTED or self.gap <= enough)
+        return bool(self.n_restricted >= _MAX_RESTRICTED or self.gap <= enough)
 
     def decisions(self) -> dict[str, float]:
         """Return the values that decide about the next round, for a checkpoint."""
@@ -249,10 +249,10 @@ class RoundPieces:
         for piece in sorted(begun, key=lambda p: -p.meta["iteration"]):
             iteration = piece.meta["iteration"]
             visits = [self.load(k, iteration - 1) for k in range(len(state.multipliers))] if iteration else []
-            known = [visit for visit in visits if visit is not None]
-            if len(known) == len(visits):
-                state.multipliers[: len(known)] = [visit.multipliers for visit in known]
-                state.candidates[: len(known)] = [visit.candidates for visit in known]
+            loaded = [visit for visit in visits if visit is not None]
+            if len(loaded) == len(visits):
+                state.multipliers[: len(loaded)] = [visit.multipliers for visit in loaded]
+                state.candidates[: len(loaded)] = [visit.candidates for visit in loaded]
                 state.shared = piece.arrays["shared"]
                 for name, value in piece.meta["decisions"].items():
                     setattr(state, name, value)
@@ -266,10 +266,10 @@ class RoundPieces:
 
     def _warn(self, lost: list[str], n_rounds: int) -> None:
         assert self.checkpoint is not None
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        others = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         resumed = f"resumes at round {n_rounds + 1}" if n_rounds else "starts again"
         warn_caller(
-            f"the checkpoint in {self.checkpoint.path} is incomplete: cannot read {lost[0]!r}{more}. The fit "
+            f"the checkpoint in {self.checkpoint.path} is incomplete: cannot read {lost[0]!r}{others}. The fit "
             f"{resumed}."
         )
 
@@ -291,7 +291,7 @@ class RoundPieces:
 
 
 _RUNS = 2  # of shared parts for each thread, which updates them in parallel with others
-_MOST_CHANGES = 1 << 19  # of a batch: at most 4.5 MiB in single precision
+_MAX_CHANGES = 1 << 19  # of a batch: at most 4.5 MiB in single precision
 _MANY_GROUPS = 8  # of one SIMD instruction
 _DENSE_WORK = 0.15  # time of a product that is added to a dense matrix, relative to one of a sparse row
 
@@ -343,12 +343,12 @@ def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> It
     batch, n_groups, n_changes = list[Move](), 0, 0
     for move in moves:
         k, before, after = move
-        more, changes = sharing[k].mix.shape[1], len(before.rows) + len(after.rows)
-        if batch and (n_groups + more > most or n_changes + changes > _MOST_CHANGES):
+        groups, changes = sharing[k].mix.shape[1], len(before.rows) + len(after.rows)
+        if batch and (n_groups + groups > most or n_changes + changes > _MAX_CHANGES):
             yield batch
             batch, n_groups, n_changes = [], 0, 0
         batch.append(move)
-        n_groups, n_changes = n_groups + more, n_changes + changes
+        n_groups, n_changes = n_groups + groups, n_changes + changes
     if batch:
         yield batch
 
@@ -400,7 +400,7 @@ def spans(layout: Layout, blocks: Sequence[int], n_runs: int) -> list[tuple[int,
 _ACTIVE_WORK = (
     1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile
 )
-_LARGEST_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
+_MAX_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
 _NARROW_TOL = 0.01  # of rounds over the rows with given multipliers
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
@@ -575,8 +575,8 @@ class CoupledSolver:
             loss, norm, gap = sweeps.over_rows(order, idle)
             sweeps.over_rows_with_the_gap(idle)
             estimates = loss, norm - self._from_offset(k, multipliers), gap
-            found = Multipliers(*to_triples(A, cost, view.ids, np.arange(len(A))))
-            return Visit(found, view.ids[:0], estimates)
+            nonzero = Multipliers(*to_triples(A, cost, view.ids, np.arange(len(A))))
+            return Visit(nonzero, view.ids[:0], estimates)
         active = np.empty((n_block, rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)
         estimates = sweep_coupled(
@@ -586,7 +586,7 @@ class CoupledSolver:
         mark_movable(active, n_active, A, may_move)
         full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         n_pairs = int(n_active.sum())
-        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
+        n_sweeps = min(MAX_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
         if n_sweeps:
             scratch = np.empty(rows.n_features + 1, rows.dtype)
             polish_coupled(
@@ -595,8 +595,8 @@ class CoupledSolver:
             )  # fmt: skip
         loss, norm, gap = estimates
         estimates = loss, norm - self._from_offset(k, multipliers), gap
-        found = Multipliers(*to_triples(A, cost, view.ids, np.flatnonzero(may_move)))
-        return Visit(found, view.ids[may_move], estimates)
+        nonzero = Multipliers(*to_triples(A, cost, view.ids, np.flatnonzero(may_move)))
+        return Visit(nonzero, view.ids[may_move], estimates)
 
     def _update_shared(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: Matrix
@@ -711,21 +711,23 @@ class CoupledSolver:
         shared = np.zeros((len(self.layout.shared), rows.n_features + 1), rows.dtype)
         if multipliers is not None:
             if not isinstance(multipliers, Feasible):
-                multipliers = [self._feasible(k, given) for k, given in enumerate(multipliers)]
+                multipliers = [self._feasible(k, block) for k, block in enumerate(multipliers)]
             self._update_shared(range(n_blocks), empty, multipliers, shared)
         return CoupledState(multipliers or list(empty), [np.empty(0, np.int64)] * n_blocks, shared)
 
-    def _feasible(self, k: int, given: Multipliers) -> Multipliers:
+    def _feasible(self, k: int, multipliers: Multipliers) -> Multipliers:
         """Project multipliers of another cost into the bounds of this one."""
-        ids, at = np.unique(given.rows, return_inverse=True)
+        ids, places = np.unique(multipliers.rows, return_inverse=True)
         cost = np.asarray(self.costs(self.layout.blocks[k], ids.astype(np.int64)), self.rows.dtype)[
-            at, given.columns
+            places, multipliers.columns
         ]
-        size = np.where(np.sign(cost) == np.sign(given.values), np.abs(given.values), 0)
+        size = np.where(np.sign(cost) == np.sign(multipliers.values), np.abs(multipliers.values), 0)
         if self.loss != "squared_hinge":
             size = np.minimum(size, np.abs(cost))
-        kept = size > 0
-        return Multipliers(given.rows[kept], given.columns[kept], np.copysign(size, cost)[kept])
+        nonzero = size > 0
+        return Multipliers(
+            multipliers.rows[nonzero], multipliers.columns[nonzero], np.copysign(size, cost)[nonzero]
+        )
 
     def solve(
         self,
@@ -788,7 +790,7 @@ class CoupledSolver:
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 if full:  # a far too optimistic estimate delays the next certificate
                     ratio = max(state.gap_ratio, gap / max(estimate, TINY))
-                    state.gap_ratio = min(_LARGEST_GAP_RATIO, ratio)
+                    state.gap_ratio = min(_MAX_GAP_RATIO, ratio)
             state.add_round(float(objective), float(gap), full, certificate is not None)
             done = monitor.record(
                 objective,

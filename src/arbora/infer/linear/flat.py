@@ -25,7 +25,7 @@ from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.checkpoint import Piece
 from arbora.infer.linear.coupled import Multipliers
 from arbora.infer.linear.rows import (
-    MOST_ACTIVE_SWEEPS,
+    MAX_ACTIVE_SWEEPS,
     SPARSE_PENALTY,
     LinearRows,
     LogisticSweeps,
@@ -128,16 +128,16 @@ class _Block:
             self.history.pop()
         self.history.append((objective, gap, perf_counter() - self.started))
 
-    def start(self, given: Multipliers) -> None:
+    def start(self, multipliers: Multipliers) -> None:
         """Start from given multipliers, and sweep over their rows without a record."""
-        from_triples(*given, np.arange(self.rows.n_samples), self.multipliers)
+        from_triples(*multipliers, np.arange(self.rows.n_samples), self.multipliers)
         if self.loss != "squared_hinge":
             np.minimum(self.multipliers, np.abs(self.cost), out=self.multipliers)
         alone = np.eye(self.n_block, dtype=self.rows.dtype)
         add_rows(
             *self.rows[:3], self.rows.bias, self.rows.dense, self.cost, self.multipliers, alone, self.weights
         )
-        _, gap = self.sweep(self.rng.permutation(np.unique(given.rows)).astype(np.int64))
+        _, gap = self.sweep(self.rng.permutation(np.unique(multipliers.rows)).astype(np.int64))
         self.polish(gap)
 
     def train(self, listed: bool = False) -> bool:
@@ -179,7 +179,7 @@ class _HingeBlock(_Block):
 
     def polish(self, gap: float) -> None:
         n_pairs = int(self.n_active.sum())
-        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * self.full_work / n_pairs)) if n_pairs else 0
+        n_sweeps = min(MAX_ACTIVE_SWEEPS, int(_ACTIVE_WORK * self.full_work / n_pairs)) if n_pairs else 0
         self.n_polished += 1
         if n_sweeps:
             sweep_active(

@@ -13,7 +13,7 @@ consecutive. Dealing the blocks in turn to as many waves as the most shared part
 TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER blocks; without shared
 parts there is one wave. Parts that carry little of the variance of their classes, such as a faded root, cost little
 if they count several times: the waves are as few as possible while the curvature of no class grows by more than
-`_MOST_GROWTH`. With the default fading there are one or two waves. The waves never depend on the number of threads.
+`_MAX_GROWTH`. With the default fading there are one or two waves. The waves never depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from arbora.infer.linear.rows import class_blocks
 
 TOGETHER = 2  # blocks of a wave that may change the same part, if there are more than _FEW_BLOCKS blocks;
 _FEW_BLOCKS = 64  # otherwise one: few blocks need fewer rounds when solved one after the other
-_MOST_GROWTH = 0.15  # of the curvature of a class, if more blocks than these are in a wave
+_MAX_GROWTH = 0.15  # of the curvature of a class, if more blocks than these are in a wave
 
 
 class Layout(NamedTuple):
@@ -104,12 +104,12 @@ def _count_waves(n_seeing: Ints, by_block: list[tuple[Ints, Array]], together: i
     enough, n_waves = -(-int(n_seeing.max()) // together), 1
     squares = [shares**2 for _, shares in by_block]
     while n_waves < enough:
-        more = -(-n_seeing // n_waves) - 1.0  # further blocks of a wave that see a part
+        further = -(-n_seeing // n_waves) - 1.0  # further blocks of a wave that see a part
         growth = [
-            (more[parts] @ square / square.sum(axis=0)).max()
+            (further[parts] @ square / square.sum(axis=0)).max()
             for (parts, _), square in zip(by_block, squares, strict=True)
         ]
-        if max(growth) <= _MOST_GROWTH:
+        if max(growth) <= _MAX_GROWTH:
             return n_waves
         n_waves *= 2
     return enough

@@ -151,8 +151,8 @@ class CoupledNewton:
     def parts(self, k: int, solution: NewtonSolution) -> Matrix:
         """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         block = self.layout.blocks[k]
-        own = self.layout.shares[k] @ solution.multipliers[:, block.start : block.stop].T
-        return np.asarray(own, self.rows.dtype)
+        parts = self.layout.shares[k] @ solution.multipliers[:, block.start : block.stop].T
+        return np.asarray(parts, self.rows.dtype)
 
     def _offset(self, block: range) -> Array | float:
         return 0.0 if self.offset is None else np.asarray(self.offset(block), np.float64)
@@ -256,9 +256,9 @@ class CoupledNewton:
         Z = np.zeros((self.rows.n_features + 1, len(self.R)))
         if multipliers is not None:
             Z = multipliers @ self.R.T
-        kept = monitor.resume(name)
-        if kept is not None:
-            Z = kept.arrays["Z"]
+        stored = monitor.resume(name)
+        if stored is not None:
+            Z = stored.arrays["Z"]
 
         def record(point: Point, gradient: Array) -> None:
             monitor.record(point.objective, gap=float(np.vdot(gradient, gradient)) / 2)

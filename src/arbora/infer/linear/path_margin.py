@@ -22,7 +22,7 @@ from arbora.infer.linear.rows import LinearRows
 from arbora.kernels.linear.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
 
 FIRST_CAPACITY = 16  # initial number of classes that may have mass in one choice
-_MOST_LISTED_SWEEPS = 50
+_MAX_LISTED_SWEEPS = 50
 _LISTED_ENOUGH = 0.2  # sweeps over the listed classes end when their gap is this share of the whole gap
 _FIRST_SHARE = 0.3  # assumed ratio of the gap after a sweep to its estimate, until a certificate measures it
 _PARTS_AT_ONCE = 256  # columns of the weights that are computed from the multipliers at a time
@@ -105,7 +105,7 @@ def improve(
     loss, gap, too_short = sweep_paths(*arrays, masses, rng.permutation(rows.n_samples))
     moving = np.unique(np.repeat(np.arange(rows.n_samples), np.diff(choices.indptr))[masses.count > 1])
     enough, listed_seed = _LISTED_ENOUGH * gap, int(rng.integers(2**31))
-    sweep_listed(*arrays, masses, moving, _MOST_LISTED_SWEEPS, enough, listed_seed)
+    sweep_listed(*arrays, masses, moving, _MAX_LISTED_SWEEPS, enough, listed_seed)
     if too_short:
         room = ((0, 0), (0, masses.classes.shape[1]))
         masses = masses._replace(classes=np.pad(masses.classes, room), values=np.pad(masses.values, room))

@@ -25,11 +25,11 @@ BLOCK = 32  # classes trained together: four AVX registers of float32, two cache
 OCTET = 8  # classes of one AVX register
 
 SPARSE_PENALTY = 6.0  # a scalar, indirect multiply-add costs about as much as six vectorised ones
-MOST_ACTIVE_SWEEPS = 200
+MAX_ACTIVE_SWEEPS = 200
 _RUN = 16  # neighbouring rows visited together, in random order, if there are more than _CACHED_ROWS
 _N_ORDERS = 32  # of the rows of a run, which runs have in turn
 _CACHED_ROWS = 4096  # rows whose costs and multipliers fit into the cache
-_SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
+_MIN_NORM2 = 1e-30  # its inverse is finite in float32
 ENOUGH = 0.2  # sweeps over the active pairs of a class end when its gap is this share of the block's mean gap
 
 
@@ -109,7 +109,7 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     squares = sp.csr_array((data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
     norm2 = np.asarray(squares.sum(axis=1)).ravel() + bias**2
     # The gradient of an empty row without a bias never changes: with a tiny norm, one step reaches the optimum.
-    norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
+    norm2 = np.maximum(norm2, _MIN_NORM2).astype(dtype)
     dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
     return LinearRows(
         X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1], X.shape[0], dtype
@@ -185,7 +185,7 @@ def view_some(rows: LinearRows, ids: Ints) -> RowView:
 
 _IDLE = 0.1  # a pair with less than this share of the mean gap is skipped
 _MORE_WORK = 3.0  # of the further sweeps together, as a multiple of the first one
-_MOST_SWEEPS = 30
+_MAX_SWEEPS = 30
 
 
 def idle_gap(gap: float, objective: float, n_pairs: int, dtype: Any) -> float:
@@ -234,6 +234,6 @@ class LogisticSweeps:
         gaps = self._gaps[self._order]
         listed = self._order[gaps > gaps.mean(dtype=np.float64)]
         before = float(self._gaps[listed].sum(dtype=np.float64))
-        for _ in range(min(_MOST_SWEEPS, int(_MORE_WORK * len(gaps) / max(1, len(listed))))):
+        for _ in range(min(_MAX_SWEEPS, int(_MORE_WORK * len(gaps) / max(1, len(listed))))):
             if self._sweep(listed, idle)[2] <= ENOUGH * before:
                 break

@@ -80,11 +80,13 @@ def cut_layout(layout: Layout, runs: Sequence[range]) -> list[ShardLayout]:
     >>> first.layout.blocks, second.layout.blocks, second.crossing, second.ids
     ([range(0, 24)], [range(24, 40)], array([0]), array([0]))
     """
-    own = [np.unique(np.concatenate([layout.seen[k] for k in run])).astype(np.int64) for run in runs]
-    n_seeing = np.bincount(np.concatenate(own), minlength=len(layout.shared))
+    parts_of_runs = [
+        np.unique(np.concatenate([layout.seen[k] for k in run])).astype(np.int64) for run in runs
+    ]
+    n_seeing = np.bincount(np.concatenate(parts_of_runs), minlength=len(layout.shared))
     number = np.cumsum(n_seeing > 1) - 1
     shards = []
-    for run, parts in zip(runs, own, strict=True):
+    for run, parts in zip(runs, parts_of_runs, strict=True):
         here = slice(run.start, run.stop)
         crosses = n_seeing[parts] > 1
         part = Layout(
@@ -119,8 +121,8 @@ def add_changes(changes: Sequence[SharedChange]) -> SharedChange:
     ids, features = (np.unique(np.concatenate([change[axis] for change in changes])) for axis in (0, 1))
     values = np.zeros((len(ids), len(features)), changes[0].values.dtype)
     for change in changes:
-        at = np.ix_(np.searchsorted(ids, change.ids), np.searchsorted(features, change.features))
-        values[at] += change.values
+        entries = np.ix_(np.searchsorted(ids, change.ids), np.searchsorted(features, change.features))
+        values[entries] += change.values
     return SharedChange(ids, features, values)
 
 
@@ -134,16 +136,16 @@ class CoupledShard(CoupledSolver):
     engine : Engine
     """
 
-    def __init__(self, common: CoupledCommon, own: ShardLayout, engine: Engine) -> None:
+    def __init__(self, common: CoupledCommon, piece: ShardLayout, engine: Engine) -> None:
         self.rows, self.costs, self.loss, self.offset = common
         self.engine, self.everything = engine, view_all(self.rows)
-        self.lay_out(own)
+        self.lay_out(piece)
         self.now = self.start()
 
-    def lay_out(self, own: ShardLayout) -> None:
+    def lay_out(self, piece: ShardLayout) -> None:
         """Set the shares of the same blocks in the parts."""
-        self.own = own
-        self.set_layout(own.layout)
+        self.piece = piece
+        self.set_layout(piece.layout)
 
     def _update_shared(
         self,
@@ -154,18 +156,18 @@ class CoupledShard(CoupledSolver):
     ) -> None:
         """Update the parts of this shard; store the change of crossing parts, which stay unchanged, in `change`."""
         seen = np.unique(np.concatenate([self.layout.seen[k] for k in wave]))
-        moves = np.isin(self.own.crossing, seen)
-        crossing = self.own.crossing[moves]
+        moves = np.isin(self.piece.crossing, seen)
+        crossing = self.piece.crossing[moves]
         before = shared[crossing]
         shared[crossing] = 0
         super()._update_shared(wave, old, new, shared)
         values = shared[crossing]
         features = np.flatnonzero(values.any(axis=0)).astype(np.int32)
-        self.change = SharedChange(self.own.ids[moves], features, values[:, features])
+        self.change = SharedChange(self.piece.ids[moves], features, values[:, features])
         shared[crossing] = before
 
     def _receive(self, change: SharedChange) -> None:
-        rows = self.own.crossing[np.searchsorted(self.own.ids, change.ids)]
+        rows = self.piece.crossing[np.searchsorted(self.piece.ids, change.ids)]
         self.now.shared[np.ix_(rows, change.features)] += change.values
 
     def begin(self, multipliers: list[Multipliers] | None) -> SharedChange:
@@ -188,10 +190,10 @@ class CoupledShard(CoupledSolver):
         if not len(blocks):
             return np.zeros(3), nothing(self.rows.dtype)
         counts = times_seen(self.layout, blocks)
-        counts[self.own.crossing] = times
+        counts[self.piece.crossing] = times
         couplings = coupling_of_wave(self.layout, blocks, counts)
         pieces = RoundPieces(None)
-        estimates = self._wave(blocks, couplings, pieces, self.now, full, settings, self.own.first)
+        estimates = self._wave(blocks, couplings, pieces, self.now, full, settings, self.piece.first)
         return estimates, self.change
 
     def certify_own(self, change: SharedChange) -> list[Array]:
@@ -217,15 +219,15 @@ class CoupledShard(CoupledSolver):
 
     def state(self) -> Any:
         """Return the state that a restarted shard needs."""
-        return self.own, self.now.multipliers, self.now.candidates, self.now.shared
+        return self.piece, self.now.multipliers, self.now.candidates, self.now.shared
 
     def restore(self, state: Any) -> None:
         """Restore a state."""
         layout, multipliers, candidates, shared = state
         self.lay_out(layout)
         # Arrays of a mapped file are read-only, and the kernels would be compiled again for them.
-        own = [Multipliers(*map(np.array, block)) for block in multipliers]
-        self.now = CoupledState(own, [np.array(ids) for ids in candidates], np.array(shared))
+        blocks = [Multipliers(*map(np.array, block)) for block in multipliers]
+        self.now = CoupledState(blocks, [np.array(ids) for ids in candidates], np.array(shared))
 
 
 class ShardedCoupledSolver(CoupledSolver):
@@ -261,13 +263,13 @@ class ShardedCoupledSolver(CoupledSolver):
         self.runs = cut_leaves(len(self.layout.blocks), self.n_shards)
         self.layouts = cut_layout(self.layout, self.runs)
         # Number of each shared part among the crossing ones; all others have the next number.
-        n_crossing = 1 + max((int(own.ids[-1]) for own in self.layouts if len(own.ids)), default=-1)
+        n_crossing = 1 + max((int(piece.ids[-1]) for piece in self.layouts if len(piece.ids)), default=-1)
         self.number = np.full(len(self.layout.shared), n_crossing)
         position = {int(part): p for p, part in enumerate(self.layout.shared)}
         self.home: list[tuple[int, int]] = [(0, 0)] * len(position)  # a shard with the part, its number there
-        for shard, own in enumerate(self.layouts):
-            places = np.array([position[int(part)] for part in own.layout.shared], np.int64)
-            self.number[places[own.crossing]] = own.ids
+        for shard, piece in enumerate(self.layouts):
+            places = np.array([position[int(part)] for part in piece.layout.shared], np.int64)
+            self.number[places[piece.crossing]] = piece.ids
             for local, p in enumerate(places.tolist()):
                 self.home[p] = (shard, local)
         self.n_crossing = n_crossing
@@ -276,13 +278,13 @@ class ShardedCoupledSolver(CoupledSolver):
     def couple(self, factor: sp.csc_array) -> None:
         """Change the shares of the classes in the parts; the multipliers stay in the shards."""
         self._cut(factor)
-        self.shards.step("lay_out", each=[[own] for own in self.layouts])
+        self.shards.step("lay_out", each=[[piece] for piece in self.layouts])
 
     def _outgoing(self) -> list[SharedChange]:
         """Return, for each shard, the pending change of its crossing parts."""
         parts = []
-        for own in self.layouts:
-            seen = np.isin(self.pending.ids, own.ids)
+        for piece in self.layouts:
+            seen = np.isin(self.pending.ids, piece.ids)
             parts.append(
                 SharedChange(self.pending.ids[seen], self.pending.features, self.pending.values[seen])
             )
@@ -304,20 +306,21 @@ class ShardedCoupledSolver(CoupledSolver):
             seen = np.concatenate([self.layout.seen[k] for k in self.layout.waves[w]])
             times = np.bincount(self.number[seen], minlength=self.n_crossing + 1)
             each = [
-                [change, times[own.ids]] for change, own in zip(self._outgoing(), self.layouts, strict=True)
+                [change, times[piece.ids]]
+                for change, piece in zip(self._outgoing(), self.layouts, strict=True)
             ]
-            found = self.shards.step("wave", w, full, settings, each=each)
-            total += np.sum([estimates for estimates, _ in found], axis=0)
-            self.pending = add_changes([change for _, change in found])
+            answers = self.shards.step("wave", w, full, settings, each=each)
+            total += np.sum([estimates for estimates, _ in answers], axis=0)
+            self.pending = add_changes([change for _, change in answers])
         return total
 
     def certify(self, state: CoupledState, take: Take | None = None) -> Certificate:
         """Evaluate the primal objective and the duality gap; the weights stay in the shards."""
         assert take is None
         self.pending = add_changes(self.shards.step("rebuild"))
-        found = self.shards.step("certify_own", each=[[change] for change in self._outgoing()])
+        answers = self.shards.step("certify_own", each=[[change] for change in self._outgoing()])
         self.pending = nothing(self.rows.dtype)
-        return self._best_scale([block for blocks in found for block in blocks])
+        return self._best_scale([block for blocks in answers for block in blocks])
 
     def _home(self, k: int) -> tuple[int, int]:
         """Return the shard of block k, and the number of the block there."""
