@@ -40,9 +40,9 @@ def test_frequent_features_come_first_and_rows_are_the_same():
 @pytest.mark.parametrize(
     "model",
     [
-        OneVsRestSVC(1.0, tol=9e-7, random_state=0),
-        RecursiveSVC(1.0, tol=9e-7, random_state=0),
-        RecursiveSVC(1.0, tol=9e-7, random_state=0, prune_below=0.0),
+        OneVsRestSVC(1.0, tol=9e-7, max_iter=2000, random_state=0),
+        RecursiveSVC(1.0, tol=9e-7, max_iter=2000, random_state=0),
+        RecursiveSVC(1.0, tol=9e-7, max_iter=2000, random_state=0, prune_below=0.0),
     ],
     ids=["flat", "recursive", "pruned"],
 )
