@@ -118,8 +118,8 @@ def make_text(documents: int, classes: int, features: int) -> tuple[Any, Any, An
     return LtcTransformer().fit_transform(data.X_train), data.y_train, data.hierarchy
 
 
-def fit(model: Any, X: Any, y: Any) -> Any:
-    with warnings.catch_warnings():
+def fit(model: Any, X: Any, y: Any, engine: Any = None) -> Any:
+    with warnings.catch_warnings(), arbora.running(engine=engine):
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, y)
 
@@ -130,7 +130,7 @@ def per_iteration(model: Any) -> float:
 
 def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> Any:
     arguments = {"C": 1.0, "solver": "lc", "tol": 1e-9, "max_iter": ITERATIONS, **more}
-    return fit(MultinomialLogistic(engine=engine, n_jobs=n_jobs, **arguments), X, y)
+    return fit(MultinomialLogistic(n_jobs=n_jobs, **arguments), X, y, engine)
 
 
 def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -189,7 +189,7 @@ def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
 
 def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
     """Bytes of LC plus those of the nodes that several workers share."""
-    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling, model.fade)
+    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling)
     shared = split_factor(factor)
     assert shared is not None, "in a tree each class has its own part"
     n_all, crossing, local = np.diff(shared.factor.indptr), [], []

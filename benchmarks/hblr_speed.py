@@ -61,12 +61,12 @@ def bayes(work: Task, n_jobs: int, **params: Any) -> HierarchicalBayesClassifier
 
 
 def sampler(work: Task, n_jobs: int, **length: int) -> CorrelatedMultinomialLogit:
-    return CorrelatedMultinomialLogit(work.structure, n_jobs=n_jobs, random_state=SEED, **length)
+    return CorrelatedMultinomialLogit(work.structure, sampling=length, n_jobs=n_jobs, random_state=SEED)
 
 
 def warm_up(model: Any, work: Task) -> None:
     """Compile the kernels of a fit with a few iterations on a few documents."""
-    few = {"max_iter": 2} if hasattr(model, "max_iter") else {"n_samples": 4, "n_warmup": 2}
+    few = {"max_iter": 2} if hasattr(model, "max_iter") else {"sampling": {"n_samples": 4, "n_warmup": 2}}
     kept = model.get_params(deep=False)
     model.set_params(**few).fit(work.X[:_WARM_UP], work.y[:_WARM_UP])
     model.set_params(**kept)
@@ -107,11 +107,11 @@ def measure_sampling(options: argparse.Namespace, n_threads: int) -> dict[str, A
     model = sampler(work, n_threads, **({"n_samples": 10, "n_warmup": 10} if options.quick else {}))
     warm_up(model, work)
     seconds = timed(lambda: model.fit(work.X, work.y))
-    size = model.effective_sample_size_["coef"]
+    size, n_chains = model.effective_sample_size_["coef"], 2
     return {
         "seconds": seconds,
-        "iterations": model.n_chains * (model.n_warmup + model.thin * model.n_samples),
-        "draws": model.n_chains * model.n_samples,
+        "iterations": n_chains * len(model.trace_),
+        "draws": len(model.draws_),
         "median_size": float(np.median(size)),
         "least_size": float(size.min()),
         "rhat": float(max(values.max() for values in model.rhat_.values())),

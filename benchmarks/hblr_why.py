@@ -59,7 +59,7 @@ def main() -> None:
     work = ready(CLEF, options)
     splits = [split(work, SEED + number) for number in range(QUICK_SPLITS if options.quick else N_SPLITS)]
     priors: dict[str, Any] = {"learned": "fisher"}
-    priors |= {f"{precision:g}": (_SURE, _SURE / precision) for precision in PRECISIONS}
+    priors |= {f"{precision:g}": {"shape": _SURE, "rate": _SURE / precision} for precision in PRECISIONS}
     rows = []
     for name, prior in priors.items():
         for tree in (True, False):

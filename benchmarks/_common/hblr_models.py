@@ -70,8 +70,8 @@ def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
 
 
 def sampled(work: Task, Cs: tuple[float, ...], quick: bool) -> CorrelatedMultinomialLogit:
-    length = {"n_samples": 20, "n_warmup": 20} if quick else {}
-    return CorrelatedMultinomialLogit(work.structure, n_jobs=1, random_state=SEED, **length)
+    length = {"n_samples": 20, "n_warmup": 20} if quick else None
+    return CorrelatedMultinomialLogit(work.structure, sampling=length, n_jobs=1, random_state=SEED)
 
 
 METHODS: dict[str, Make] = {

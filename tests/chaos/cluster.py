@@ -28,6 +28,7 @@ from support.serving import trained_folder
 DRIVER = """
 import sys, numpy as np, warnings
 warnings.simplefilter("ignore")
+from arbora import running
 from arbora.classify import MultinomialLogistic
 from arbora.engine import RayEngine
 rng = np.random.default_rng(0)
@@ -38,7 +39,8 @@ for line in sys.stdin:
     how = dict(n_shards=2, checkpoint_every=1, resume=True, timeout=300)
     engine = RayEngine(folder=folder, **how) if folder != "-" else None
     print("fitting", flush=True)
-    model = MultinomialLogistic(C=1.0, solver="lc", max_iter=60, tol=1e-9, engine=engine).fit(X, y)
+    with running(engine=engine):
+        model = MultinomialLogistic(C=1.0, solver="lc", max_iter=60, tol=1e-9).fit(X, y)
     np.save(out, model.coef_)
     print("done", flush=True)
 """

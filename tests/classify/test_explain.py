@@ -58,7 +58,9 @@ def test_contributions_add_up_to_the_score(make, rows):
 
 def test_correlated_weights_are_those_of_the_classes(rows):
     X, y = rows
-    model = CorrelatedMultinomialLogit(structure=TREE, n_samples=20, n_warmup=20, n_chains=1, random_state=0)
+    model = CorrelatedMultinomialLogit(
+        structure=TREE, sampling={"n_samples": 20, "n_warmup": 20, "n_chains": 1}, random_state=0
+    )
     with pytest.warns(ConvergenceWarning):  # the chain is short
         model.fit(X, y)
     words = dict(zip(model.nodes_.tolist(), words_of_nodes(model, NAMES, 8), strict=True))

@@ -55,7 +55,9 @@ def models(structure):
     yield MultinomialLogistic(structure=known)
     if structure.is_tree:
         yield HierarchicalBayesClassifier(known, tol=0.1)
-        yield CorrelatedMultinomialLogit(structure=known, n_samples=10, n_warmup=10, random_state=0)
+        yield CorrelatedMultinomialLogit(
+            structure=known, sampling={"n_samples": 10, "n_warmup": 10}, random_state=0
+        )
 
 
 @every_structure

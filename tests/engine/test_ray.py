@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import arbora
 from arbora import running
 from arbora.classify import (
     HierarchicalBayesClassifier,
@@ -242,14 +241,14 @@ def test_lc_on_a_cluster_that_loses_a_worker_has_the_bits_of_threads(kill_in, tm
     here = MultinomialLogistic(C=3.0, solver="lc", tol=1e-2).fit(X, y)
     kill_in(3)
     engine = Killing(n_shards=2, checkpoint_every=2, data="file", weights=tmp_path)
-    there = MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(X, y)
+    there = fit_on(engine, MultinomialLogistic(C=3.0, tol=1e-2), X, y)
     assert Killing.last.n_restarts == 1
     assert len(here.classes_) > 2 * multinomial_shards.BLOCK  # more blocks than shards
     np.testing.assert_array_equal(there.coef_, here.coef_)
     np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
     assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]  # where the weights are, mapped
-    pruned = MultinomialLogistic(C=3.0, tol=1e-2, prune_below=0.1, engine=RayEngine(n_shards=2)).fit(X, y)
+    pruned = fit_on(RayEngine(n_shards=2), MultinomialLogistic(C=3.0, tol=1e-2, prune_below=0.1), X, y)
     np.testing.assert_array_equal(pruned.coef_.toarray(), np.where(np.abs(here.coef_) > 0.1, here.coef_, 0))
     np.testing.assert_array_equal(pruned.intercept_, here.intercept_)
 
@@ -268,7 +267,7 @@ def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, mo
     here = in_two_shards(monkeypatch, MultinomialLogistic(**arguments), X, y)
     kill_in(4)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path / "made" / "when needed")
-    there = MultinomialLogistic(**arguments, engine=engine).fit(X, y)
+    there = fit_on(engine, MultinomialLogistic(**arguments), X, y)
     assert Killing.last.n_restarts == 1
     assert os.path.isdir(engine.folder)
     np.testing.assert_array_equal(there.coef_, here.coef_)
@@ -301,11 +300,11 @@ def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
     kill_in(4)
     interrupt_in(18)  # after weights were asked for, to estimate precisions
     with pytest.raises(Interrupted):
-        HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
+        fit_on(engine, HierarchicalBayesClassifier(**arguments), X, y)
     assert Killing.last.n_restarts == 1
     interrupt_in(0)
     kill_in(17)
-    there = HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
+    there = fit_on(engine, HierarchicalBayesClassifier(**arguments), X, y)
     assert Killing.last.begun == [15, 15]
     assert Killing.last.n_restarts == 1
     np.testing.assert_allclose(there.coef_, cut.coef_, rtol=1e-6, atol=1e-12)
@@ -345,15 +344,15 @@ def directions():
 
 def test_mixture_on_a_cluster_that_loses_a_worker_and_its_driver(directions, kill_in, interrupt_in, tmp_path):
     arguments = {"n_components": 4, "n_init": 2, "random_state": 0}
-    with arbora.running(engine=RayEngine(n_shards=1, data="file")):
+    with running(engine=RayEngine(n_shards=1, data="file")):
         one = VMFMixture(**arguments).fit(directions)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
     interrupt_in(5)
-    with arbora.running(engine=engine), pytest.raises(Interrupted):
+    with running(engine=engine), pytest.raises(Interrupted):
         VMFMixture(**arguments).fit(directions)
     interrupt_in(0)
     kill_in(7)
-    with arbora.running(engine=engine):
+    with running(engine=engine):
         there = VMFMixture(**arguments).fit(directions)
     assert Killing.last.begun == [3, 3]
     assert Killing.last.n_restarts == 1
@@ -367,7 +366,7 @@ def fit_and_die(folder):
     """What the driver of the next test does: it kills itself in a step."""
     Killing.end_in, Killing.end = 4, lambda: os.kill(os.getpid(), signal.SIGKILL)
     engine = Killing("auto", n_shards=2, checkpoint_every=2, folder=folder, resume=True)
-    MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(*text_like())
+    fit_on(engine, MultinomialLogistic(C=3.0, tol=1e-2), *text_like())
 
 
 def test_lc_resumes_after_the_death_of_its_driver(tmp_path):
@@ -380,7 +379,7 @@ def test_lc_resumes_after_the_death_of_its_driver(tmp_path):
     X, y = text_like()
     here = MultinomialLogistic(C=3.0, solver="lc", tol=1e-2).fit(X, y)
     engine = Killing(n_shards=2, checkpoint_every=2, folder=tmp_path, resume=True)
-    there = MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(X, y)
+    there = fit_on(engine, MultinomialLogistic(C=3.0, tol=1e-2), X, y)
     assert Killing.last.begun == [2, 2]  # the state of step 4 would have been written in step 5
     assert there.objective_ == pytest.approx(here.objective_, rel=1e-6)
     np.testing.assert_array_equal(there.coef_, here.coef_)

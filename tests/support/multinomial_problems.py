@@ -16,10 +16,10 @@ def random_rows(n_samples=60, n_features=8, n_classes=5, seed=0, density=0.5):
     return X, labels, rng.uniform(0.3, 2.0, n_samples)
 
 
-def random_problem(sparse=True, factor=None, free_bias=False, dtype=np.float64, **sizes):
+def random_problem(sparse=True, factor=None, dtype=np.float64, **sizes):
     X, labels, cost = random_rows(**sizes)
     X = (sp.csr_array(X) if sparse else X).astype(dtype)
-    return SoftmaxProblem(X, labels, cost, int(labels.max()) + 1, factor, free_bias)
+    return SoftmaxProblem(X, labels, cost, int(labels.max()) + 1, factor)
 
 
 def text_problem(
@@ -51,8 +51,7 @@ def objective(problem, Z):
     W = Z if problem.factor is None else Z @ problem.factor.toarray()
     S = problem.X @ W
     losses = logsumexp(S, axis=1) - S[np.arange(len(S)), problem.labels]
-    seen = Z[:-1] if problem.free_bias else Z
-    return 0.5 * (seen**2).sum() + problem.cost @ losses
+    return 0.5 * (Z**2).sum() + problem.cost @ losses
 
 
 def parts(problem, solution):

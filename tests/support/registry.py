@@ -89,9 +89,8 @@ def cost_reduces(data: Data) -> tuple[Any, Any]:
 
 def bayes_reduces(data: Data) -> tuple[Any, Any]:
     """With one precision that is certain, a star is multinomial regression: a softmax leaves its root at zero."""
-    ours = classify.HierarchicalBayesClassifier(prior=(1e12, 5e11), fit_intercept=False, tol=1e-9).fit(
-        data.X, data.y
-    )
+    ours = classify.HierarchicalBayesClassifier(tol=1e-9, prior=_HALF, fit_intercept=False)
+    ours.fit(data.X, data.y)
     known = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(data.X, data.y)
     return ours.coef_, known.coef_
 
@@ -163,18 +162,17 @@ def recursive_logistic_reduces(data: Data) -> tuple[Any, Any]:
 
 def correlated_reduces(data: Data) -> tuple[Any, Any]:
     """A prior that is sure of weights near zero leaves all classes equally likely, and nodes by their leaves."""
-    ours = classify.CorrelatedMultinomialLogit(shape=1e14, **{**_SMALL, **_FEW_DRAWS}).fit(data.X, data.y)
+    ours = classify.CorrelatedMultinomialLogit(prior={"shape": 1e14}, **_SMALL, **_FEW_DRAWS)
+    ours.fit(data.X, data.y)
     shares = {"root": 1.0, "a": 0.6, "b": 0.4}
     known = np.array([shares.get(name, 0.2) for name in ours.nodes_.tolist()])
     return ours.predict_node_proba(data.X_new), np.tile(known, (len(data.X_new), 1))
 
 
 def multinomial_reduces(data: Data) -> tuple[Any, Any]:
-    """Without a structure, and with a bias that is not regularised, the model of scikit-learn."""
-    ours = classify.MultinomialLogistic(1.0, intercept_scaling=None, tol=1e-9, dtype="float64").fit(
-        data.X, data.y
-    )
-    known = LogisticRegression(tol=1e-10, max_iter=10_000).fit(data.X, data.y)
+    """Without a structure and a bias, the model of scikit-learn."""
+    ours = classify.MultinomialLogistic(1.0, fit_intercept=False, tol=1e-13).fit(data.X, data.y)
+    known = LogisticRegression(fit_intercept=False, tol=1e-10, max_iter=10_000).fit(data.X, data.y)
     return ours.coef_, known.coef_
 
 
@@ -351,11 +349,12 @@ _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which n
 _EXACT_HINGE = {**_EXACT, "loss": "hinge", "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
-_EXACT_SOFTMAX = {"C": 1.0, "tol": 1e-15, "dtype": "float64"}
-_CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
+_EXACT_SOFTMAX = {"C": 1.0, "tol": 1e-15}
+_HALF = {"shape": 1e12, "rate": 5e11}  # an expected variance of 1/2, all but certain
+_CERTAIN = {"prior": _HALF, "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_SWEEPS = {"sampling": {"n_warmup": 3, "n_samples": 4}, "merge_split": 2}
-_FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
+_FEW_DRAWS = {"sampling": {"n_samples": 15, "n_warmup": 15}}
 _THREE = {"n_components": 3, "random_state": 0}
 _TIMES = dict.fromkeys(
     ("check_fit_score_takes_y", "check_n_features_in_after_fitting"),

@@ -92,6 +92,9 @@ class Engine(Protocol):
     def n_shards(self) -> int:
         """Number of shards to cut a model into."""
 
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: all of them, or none if they live on workers."""
+
     def map(
         self,
         function: Callable[[Item], Result],
@@ -138,6 +141,9 @@ class Engine(Protocol):
 _WORDS = {  # what a method may need of a part, in the words of an error
     "shares_memory": "data and model in this process",
     "is_smooth": "a differentiable loss",
+    "finds_modes": "most probable weights (inference='map')",
+    "has_independent_classes": "independent classes (likelihood='logistic')",
+    "has_node_precisions": "one precision for all weights of a node (covariance 'M1' or 'M3')",
 }
 
 
@@ -163,9 +169,21 @@ def check_needs(method: str, part: Any, needs: Iterable[str], advice: str) -> No
     ...
     ValueError: batch_size=10 needs data and model in this process, which RayEngine(n_shards=2) lacks: use threads.
     """
-    missing = [_WORDS.get(name, name) for name in needs if not getattr(part, name, False)]
-    if missing:
-        raise ValueError(f"{method} needs {' and '.join(missing)}, which {part!r} lacks: {advice}.")
+    lacking = missing(part, needs)
+    if lacking:
+        raise ValueError(f"{method} needs {' and '.join(lacking)}, which {part!r} lacks: {advice}.")
+
+
+def missing(part: Any, needs: Iterable[str]) -> list[str]:
+    """Return what a part lacks, in words; nothing if it meets all needs.
+
+    Examples
+    --------
+    >>> from arbora.engine import RayEngine
+    >>> missing(RayEngine(), ["shares_memory"])
+    ['data and model in this process']
+    """
+    return [_WORDS.get(name, name) for name in needs if not getattr(part, name, False)]
 
 
 def require_shared_memory(engine: Engine, option: str, advice: str) -> None:
@@ -191,6 +209,10 @@ class SerialEngine:
     def with_jobs(self, n_jobs: int | None) -> Self:
         """Return this engine: it has no threads."""
         return self
+
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: all of them."""
+        return n_bytes
 
     def map(
         self,
@@ -307,6 +329,10 @@ class Shards(ABC):
     def close(self) -> None:
         """Free the shards."""
 
+    def only(self) -> Any:
+        """Return the shard itself if it is the only one and lives in this process, so that its arrays can be used."""
+        return None
+
     def __enter__(self) -> Shards:
         return self
 
@@ -341,22 +367,23 @@ class LocalShards(Shards):
     ([111, 112], [116, 118])
     """
 
-    # The engine is not typed: `arbora.core.engine` imports this module.
-    def __init__(self, make: Make, common: Any, parts: Sequence[Any], engine: object) -> None:
+    def __init__(self, make: Make, common: Any, parts: Sequence[Any], engine: Engine | None) -> None:
         super().__init__(len(parts))
         self.shards = [make(common, data, engine) for data in parts]
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Let every shard take one step."""
-        options = each if each is not None else [()] * len(self.shards)
-        return [
-            getattr(shard, name)(*arguments, *extra)
-            for shard, extra in zip(self.shards, options, strict=True)
-        ]
+        of_shards = each if each is not None else [()] * len(self.shards)
+        pairs = zip(self.shards, of_shards, strict=True)
+        return [getattr(shard, name)(*arguments, *of_shard) for shard, of_shard in pairs]
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
         """Call a method of one shard that does not change its state."""
         return getattr(self.shards[shard], name)(*arguments)
+
+    def only(self) -> Any:
+        """Return the shard itself if it is the only one; None if there are several."""
+        return self.shards[0] if len(self.shards) == 1 else None
 
     def close(self) -> None:
         """Free the shards."""

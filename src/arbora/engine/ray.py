@@ -151,11 +151,8 @@ class RayEngine:
 
     Examples
     --------
-    >>> from arbora.classify import MultinomialLogistic
-    >>> engine = RayEngine(address="10.0.0.1:6379", n_shards=64, folder="/shared/scratch")
-    >>> MultinomialLogistic(engine=engine)
-    MultinomialLogistic(engine=RayEngine(address='10.0.0.1:6379', n_shards=64,
-                                         folder='/shared/scratch'))
+    >>> RayEngine(address="10.0.0.1:6379", n_shards=64, folder="/shared/scratch")
+    RayEngine(address='10.0.0.1:6379', n_shards=64, folder='/shared/scratch')
     """
 
     shares_memory = False
@@ -238,6 +235,10 @@ class RayEngine:
         if self.n_shards_given is not None:
             return self.n_shards_given
         return max(1, count_slots(self.connect(), self.threads))
+
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: none, they live on the workers."""
+        return 0
 
     def connect(self) -> Any:
         """Connect this process to the cluster if necessary; return the module `ray`."""

@@ -163,6 +163,10 @@ class ThreadEngine:
         """Number of shards to cut a model into: one, since threads share memory."""
         return 1
 
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: all of them."""
+        return n_bytes
+
     def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
         """Make resident shards (see `arbora.core.engine`) in this process.
 

@@ -212,8 +212,7 @@ class FisherMetric(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _make(self, X: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
-        # The bias is not regularised: the metric does not depend on the origin.
-        classifier = MultinomialLogistic(self.C, intercept_scaling=None, dtype="float64", tol=1e-4)
+        classifier = MultinomialLogistic(self.C, tol=1e-7)
         return classifier if sp.issparse(X) else make_pipeline(StandardScaler(), classifier)
 
     def _checked(self, X: Any) -> Any:

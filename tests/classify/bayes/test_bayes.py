@@ -290,7 +290,9 @@ def test_summary_marks_the_outlier():
     Y = (rng.random((3000, 10)) < expit(X @ W.T)).astype(int)
     tree = Hierarchy.from_edges([("top", "p"), ("top", "q"), *(("pq"[i // 5], f"c{i}") for i in range(10))])
     labels = [[f"c{j}" for j in np.flatnonzero(row)] for row in Y]
-    table = quiet_fit(X, labels, tree, likelihood="logistic", prior=(1.0, 1.0)).node_summary()
+    table = quiet_fit(
+        X, labels, tree, likelihood="logistic", prior={"shape": 1.0, "rate": 1.0}
+    ).node_summary()
     marked = [
         name
         for name, value in zip(table.column("Node"), table.column("Against siblings"), strict=True)
@@ -314,9 +316,9 @@ DAG = Hierarchy.from_edges([("r", "p"), ("r", "q"), ("p", "x"), ("q", "x"), ("q"
         ({"structure": DAG}, ["x", "z"], "DAG.*RecursiveLogisticRegression"),
         ({"structure": LabelGraph.from_edges([("x", "z")])}, ["x", "z"], "LabelGraph"),
         ({}, [["x"], ["x", "z"]], "likelihood='logistic'"),
-        ({"prior": (1.0, -1.0)}, ["x", "z"], "two positive numbers"),
-        ({"prior": (1.0,)}, ["x", "z"], "two positive numbers"),
-        ({"prior": (1e-300, 1e300)}, ["x", "z"], "prior=.*must lie between"),
+        ({"prior": {"rate": -1.0}}, ["x", "z"], "'rate' parameter of prior"),
+        ({"prior": {"scale": 1.0}}, ["x", "z"], "prior has no option 'scale'"),
+        ({"prior": {"shape": 1e-300, "rate": 1e300}}, ["x", "z"], "prior=.*must lie between"),
         ({"covariance": "M4"}, ["x", "z"], "covariance"),
     ],
 )

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import HierarchicalBayesClassifier
 from arbora.classify.bayes.map import AndersonMixing, node_scalars
-from arbora.classify.bayes.priors import constant_prior, fisher_prior, inverse_information
+from arbora.classify.bayes.priors import GammaPrior, constant_prior, fisher_prior, inverse_information
 from arbora.infer.tree.gaussian import make_tree, share_precisions
 from support.registry import TREE, labelled_clouds
 from support.tree_models import LEAVES, PARENT, problem
@@ -28,7 +28,9 @@ def test_precisions_follow_the_truth():
     W = rng.normal(size=(n_classes, d)) * scale[:, None]
     X = rng.normal(size=(800, d))
     Y = rng.random((800, n_classes)) < expit(X @ W.T)
-    model = HierarchicalBayesClassifier(likelihood="logistic", prior=(1.0, 1.0), fit_intercept=False)
+    model = HierarchicalBayesClassifier(
+        likelihood="logistic", prior={"shape": 1.0, "rate": 1.0}, fit_intercept=False
+    )
     model.fit(X, Y.astype(int))
     assert spearmanr(model.precisions_[1:], scale).statistic < -0.8
     inside = np.abs(model.coef_ - W) < 1.645 * model.coef_std_
@@ -80,11 +82,11 @@ def test_inverse_information_is_always_finite():
 
 def test_user_prior():
     p = problem("M2")
-    prior = constant_prior(2.0, 3.0, p.sharing, 3)
+    prior = constant_prior(GammaPrior(2.0, 3.0), p.sharing, 3)
     assert prior.shape.shape == (len(p.sharing.owner), 3)
     assert node_scalars(p, prior).shape == (7, 3)
-    loose = HierarchicalBayesClassifier(TREE, prior=(1e6, 1e9)).fit(DATA.X, DATA.y)
-    tight = HierarchicalBayesClassifier(TREE, prior=(1e9, 1e6)).fit(DATA.X, DATA.y)
+    loose = HierarchicalBayesClassifier(TREE, prior={"shape": 1e6, "rate": 1e9}).fit(DATA.X, DATA.y)
+    tight = HierarchicalBayesClassifier(TREE, prior={"shape": 1e9, "rate": 1e6}).fit(DATA.X, DATA.y)
     assert np.abs(tight.coef_).max() < 0.2 < np.abs(loose.coef_).max()
     np.testing.assert_allclose(tight.precisions_[1:], 1e3, rtol=1e-3)
 
@@ -93,7 +95,9 @@ def test_user_prior():
 @pytest.mark.parametrize("covariance", ["M1", "M2", "M3"])
 @pytest.mark.parametrize("rate", [1e-12, 1e12])
 def test_extreme_priors(covariance, rate):
-    model = HierarchicalBayesClassifier(TREE, covariance=covariance, prior=(1e-3, rate), max_iter=20)
+    model = HierarchicalBayesClassifier(
+        TREE, covariance=covariance, prior={"shape": 1e-3, "rate": rate}, max_iter=20
+    )
     model.fit(DATA.X, DATA.y)
     assert ((model.precisions_ > 0) & np.isfinite(model.precisions_)).all()
     assert model.score(DATA.X_new, DATA.y_new) > 0.4  # one in five by chance

@@ -12,6 +12,7 @@ from scipy.stats import gamma, multivariate_normal, multivariate_t, norm
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from arbora import running
 from arbora.classify import CorrelatedMultinomialLogit
 from arbora.classify.bayes import correlated_sampler as sampler
 from arbora.classify.bayes.correlated_sampler import (
@@ -195,8 +196,9 @@ def test_posterior_of_a_tree_equals_a_grid():
     """One feature; with their precisions integrated out, the parts of a family have a t distribution."""
     X, y = np.array([[1.0], [-0.5], [2.0], [-1.5], [0.5]]), np.array(["a1", "a2", "b", "b", "a2"])
     model = CorrelatedMultinomialLogit(
-        TREE, shape=6.0, rate=4.0, fit_intercept=False, n_samples=400, n_warmup=100, random_state=0
-    ).fit(X, y)
+        TREE, prior={"shape": 6.0, "rate": 4.0}, fit_intercept=False,
+        sampling={"n_samples": 400, "n_warmup": 100}, random_state=0,
+    ).fit(X, y)  # fmt: skip
     points = np.linspace(-5, 5, 25)
     prior = multivariate_t(shape=np.eye(2) * 4.0 / 6.0, df=12)
     pairs = np.stack(np.meshgrid(points, points, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -226,9 +228,9 @@ def test_without_a_structure_it_is_bayesian_multinomial_logistic_regression():
     rng = np.random.default_rng(7)
     X, y = rng.standard_normal((30, 2)), rng.integers(3, size=30)
     X[:, 0] += y
-    model = CorrelatedMultinomialLogit(shape=2e8, rate=1e8, n_samples=250, n_warmup=100, random_state=0).fit(
-        X, y
-    )
+    prior = {"shape": 2e8, "rate": 1e8}
+    long, short = {"n_samples": 250, "n_warmup": 100}, {"n_samples": 20, "n_warmup": 20}
+    model = CorrelatedMultinomialLogit(prior=prior, sampling=long, random_state=0).fit(X, y)
     Xc = np.column_stack([X, np.ones(30)])
 
     def energy(w):
@@ -247,8 +249,8 @@ def test_without_a_structure_it_is_bayesian_multinomial_logistic_regression():
     assert_mean(draws, size.ravel(), weight @ w)
     assert_mean(draws**2, size.ravel(), weight @ w**2)
     star = Hierarchy.from_edges([("top", name) for name in ("0", "1", "2")])
-    same = CorrelatedMultinomialLogit(star, shape=2e8, rate=1e8, n_samples=20, n_warmup=20, random_state=0)
-    flat = CorrelatedMultinomialLogit(shape=2e8, rate=1e8, n_samples=20, n_warmup=20, random_state=0)
+    same = CorrelatedMultinomialLogit(star, prior=prior, sampling=short, random_state=0)
+    flat = CorrelatedMultinomialLogit(prior=prior, sampling=short, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         same.fit(X, y.astype(str).astype(object))
@@ -256,9 +258,11 @@ def test_without_a_structure_it_is_bayesian_multinomial_logistic_regression():
     np.testing.assert_allclose(same.draws_, flat.draws_, rtol=1e-3, atol=1e-4)
 
 
-def quick(structure=TREE, **more):
-    settings = {"n_samples": 30, "n_warmup": 40, "random_state": 0, **more}
-    return CorrelatedMultinomialLogit(structure, **settings)
+def quick(structure=TREE, *, precision="family", fit_intercept=True, **sampling):
+    sampling = {"n_samples": 30, "n_warmup": 40, **sampling}
+    return CorrelatedMultinomialLogit(
+        structure, sampling=sampling, precision=precision, fit_intercept=fit_intercept, random_state=0
+    )
 
 
 def clouds(labels=("a1", "a2", "b"), n=60, seed=8):
@@ -321,7 +325,7 @@ class TestEstimator:
         assert np.all(fitted.intercept_std_ > 0)
         # Many rows of one class and no feature: its share is all that can be learned, and only by a bias.
         y = np.array(["a1"] * 90 + ["b"] * 10, dtype=object)
-        model = quick(intercept_scaling=5.0, n_samples=100).fit(np.zeros((100, 1)), y)
+        model = quick(n_samples=100).fit(np.zeros((100, 1)), y)
         share = model.predict_node_proba([[0.0]])[0, model.nodes_.tolist().index("b")]
         assert share == pytest.approx(0.1, abs=0.04)
         odds = dict(zip(model.classes_, model.intercept_, strict=True))
@@ -339,9 +343,10 @@ class TestEstimator:
             return sweep(self, state, data, rng)
 
         monkeypatch.setattr(CorrelatedLogit, "sweep", dies)
-        with pytest.raises(KeyboardInterrupt):
-            quick(n_chains=3, checkpoint=tmp_path / "fit").fit(X, y)
-        resumed = quick(n_chains=3, checkpoint=tmp_path / "fit").fit(X, y)
+        with running(checkpoint=tmp_path / "fit"):
+            with pytest.raises(KeyboardInterrupt):
+                quick(n_chains=3).fit(X, y)
+            resumed = quick(n_chains=3).fit(X, y)
         assert len(calls) == 100 + 2 * 70
         np.testing.assert_array_equal(resumed.draws_, expected.draws_)
         assert not (tmp_path / "fit").exists()

@@ -105,11 +105,17 @@ def test_refit_without_pruning_removes_the_sparse_model():
 
 
 @pytest.mark.parametrize(
-    "options", [{"likelihood": "softmax"}, {"covariance": "M2"}, {"inference": "variational"}], ids=str
+    ("options", "missing"),
+    [
+        ({"likelihood": "softmax"}, "independent classes"),
+        ({"covariance": "M2"}, "one precision for all weights of a node"),
+        ({"inference": "variational"}, "most probable weights"),
+    ],
+    ids=["softmax", "M2", "variational"],
 )
-def test_models_without_a_sparse_form_are_refused(options):
+def test_models_without_a_sparse_form_are_refused(options, missing):
     model = HierarchicalBayesClassifier(
         DATA.hierarchy, prune_below=0.01, **({"likelihood": "logistic"} | options)
     )
-    with pytest.raises(ValueError, match=r"prune_below=0\.01 needs inference='map'"):
+    with pytest.raises(ValueError, match=rf"prune_below=0\.01 needs {missing}"):
         model.fit(X, DATA.y_train)

@@ -54,9 +54,8 @@ def generic_optimum(problem):
 
 
 @pytest.mark.parametrize("factor", [None, tree_factor()], ids=["flat", "tree"])
-@pytest.mark.parametrize("free_bias", [False, True])
-def test_derivatives_are_those_of_the_objective(factor, free_bias):
-    problem = random_problem(factor=factor, free_bias=free_bias)
+def test_derivatives_are_those_of_the_objective(factor):
+    problem = random_problem(factor=factor)
     work, rng = Objective(problem), np.random.default_rng(1)
     Z, E = rng.normal(size=(2, *problem.shape))
     point, h = work.evaluate(Z), 1e-5
@@ -77,7 +76,7 @@ def test_gap_of_any_weights_is_half_the_square_of_the_gradient_and_bounds_the_op
     work = Objective(problem)
     point = work.evaluate(Z)
     monitor = Monitor(tol=0.1, max_iter=1)
-    record_gradient(monitor, problem, point.objective, work.gradient(point), scale=1.0)
+    record_gradient(monitor, point.objective, work.gradient(point))
     gap = monitor.gap
     P = np.maximum(probabilities(problem, Z), 1e-300)
     assert gap == pytest.approx(point.objective - dual_value(problem, P), rel=1e-8, abs=1e-8)
@@ -86,26 +85,21 @@ def test_gap_of_any_weights_is_half_the_square_of_the_gradient_and_bounds_the_op
 
 @pytest.mark.parametrize("solver", EXACT)
 @pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("free_bias", [False, True])
-def test_agrees_with_scikit_learn(solver, sparse, free_bias):
-    problem = random_problem(sparse, free_bias=free_bias)
-    X = problem.X[:, :-1] if free_bias else problem.X
-    known = LogisticRegression(fit_intercept=free_bias, tol=1e-12, max_iter=10_000)
-    known.fit(X, problem.labels, sample_weight=problem.cost)
-    W = np.vstack([known.coef_.T, known.intercept_]) if free_bias else known.coef_.T
+def test_agrees_with_scikit_learn(solver, sparse):
+    problem = random_problem(sparse)
+    known = LogisticRegression(fit_intercept=False, tol=1e-12, max_iter=10_000)
+    W = known.fit(problem.X, problem.labels, sample_weight=problem.cost).coef_.T
     solution, _ = solved(problem, solver, tol=1e-7)
     best = objective(problem, W)
     assert solution.converged
     assert solution.objective == pytest.approx(best, rel=1e-6)
     assert objective(problem, parts(problem, solution)) == pytest.approx(best, rel=1e-6)
-    if not free_bias:  # with a free bias, a shift of all biases changes nothing
-        np.testing.assert_allclose(solution.Z, W, atol=1e-2)
+    np.testing.assert_allclose(solution.Z, W, atol=1e-2)
 
 
 @pytest.mark.parametrize("solver", EXACT)
-@pytest.mark.parametrize("free_bias", [False, True])
-def test_structure_agrees_with_a_generic_optimiser(solver, free_bias):
-    problem = random_problem(factor=tree_factor(), free_bias=free_bias)
+def test_structure_agrees_with_a_generic_optimiser(solver):
+    problem = random_problem(factor=tree_factor())
     solution, _ = solved(problem, solver)
     assert solution.objective == pytest.approx(generic_optimum(problem).fun, rel=1e-6)
     assert objective(problem, parts(problem, solution)) == pytest.approx(solution.objective, rel=1e-9)
@@ -202,11 +196,6 @@ def test_dual_needs_few_sweeps_for_any_cost(C, dtype):
 def test_newton_continues_while_the_objective_falls(seed):
     hard = text_problem(1e6, 300, 2000, 60, 60, n_own=1, skew=1.0, seed=seed)
     assert solve_newton(hard, Monitor(1e-3, 100)).converged
-
-
-def test_dual_refuses_a_free_bias():
-    with pytest.raises(ValueError, match="not regularised"):
-        solve_dual(random_problem(free_bias=True), Monitor(1e-3, 10))
 
 
 @pytest.mark.parametrize("solver", EXACT)

@@ -13,32 +13,77 @@ passes over the data.
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
+from arbora.arrays import TINY, Array, Ints, Matrix
+from arbora.classify.bayes.correlated_sampler import LogitState, make_model
 from arbora.classify.estimator import NodePredictor, build_routes
 from arbora.classify.training import check_labelled_rows
-from arbora.core.checkpoint import Checkpoint, fingerprint
+from arbora.core.checkpoint import open_checkpoint
 from arbora.core.chunks import require_memory
-from arbora.core.estimator import all_or_nothing, draw_seed, warn_caller
-from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, run_chains
+from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, read_options, warn_caller
+from arbora.core.running import running_checkpoint
+from arbora.infer.mcmc.chains import SAMPLING_CONSTRAINTS, Chains, ChainSchedule, mean_trace, run_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
 from arbora.structure import Hierarchy, LabelGraph
 
 _RHAT_LIMIT = 1.05
+_MAX_VALUE = 1e-6 * float(np.sqrt(np.finfo(np.float64).max))  # of a feature, times the root of their number
 _SCORES_PER_CHUNK = 1 << 22  # scores of rows under several draws that are in memory at a time
-_NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
+
+
+class Sampling(NamedTuple):
+    """Options of the sampler, those of a `ChainSchedule`."""
+
+    n_warmup: int = 200
+    n_samples: int = 500
+    thin: int = 1
+    n_chains: int = 2
+
+
+_SAMPLING_CONSTRAINTS: dict[
+    str, Any
+] = {  # four draws are the least for R-hat; the sampler tunes itself in the warm-up
+    **SAMPLING_CONSTRAINTS,
+    "n_samples": [Interval(Integral, 4, None, closed="left")],
+    "n_warmup": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+class PrecisionPrior(NamedTuple):
+    """Gamma prior of the precisions. With a shape of at most 1, weights of separable classes have no variance."""
+
+    shape: float = 2.0
+    rate: float = 1.0
+
+
+_PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="neither")] for name in PrecisionPrior._fields}
+
+
+class PosteriorMean(NamedTuple):
+    """Mean and standard deviation of the weights and biases over all draws, and the mean precision of each node."""
+
+    coef: Array
+    intercept: Array
+    coef_std: Array
+    intercept_std: Array
+    precision: Array  # NaN for the root
+
+
+class Diagnostics(NamedTuple):
+    """R-hat and effective sample size of each quantity."""
+
+    rhat: dict[str, Array]
+    effective_sample_size: dict[str, Array]
 
 
 def mean_softmax(X: Array, draws: NDArray[np.float32]) -> Array:
@@ -102,7 +147,90 @@ def path_indicator(routes: Hierarchy, class_leaves: Ints, precision: str) -> tup
     return paths, np.arange(len(below))
 
 
-class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
+def require_memory_of_chains(
+    shape: tuple[int, int], n_classes: int, n_parts: int, sampling: Sampling
+) -> None:
+    """Refuse data of `shape` (n_samples, n_features) whose draws, scores or bases do not fit into memory."""
+    (n_rows, n_features), n_chains = (shape[0], shape[1] + 1), sampling.n_chains
+    draws = 4 * n_chains * sampling.n_samples * n_classes * n_features
+    summary = 12 * draws  # diagnostics: ranks, normal scores and transforms in double precision
+    scores = 8 * n_rows * (n_features + 3 * n_classes)
+    dense = 8 * n_rows * n_features
+    bases = 8 * (3 * n_features**2 + 6 * n_parts * (n_features + n_classes))
+    require_memory(
+        draws + max(summary, dense + n_chains * (scores + bases)),
+        f"Sampling {n_chains} chains of {sampling.n_samples} draws of {n_classes} x {n_features} weights with "
+        f"{n_rows} rows",
+        "This model is for small data: use fewer draws or features (TruncatedSVD), or use "
+        "RecursiveLogisticRegression.",
+    )
+
+
+def with_constant(X: Any, value: float) -> Array:
+    """Return X as a dense array with a constant feature as its last column.
+
+    Examples
+    --------
+    >>> with_constant(np.array([[2.0]]), 1.0)
+    array([[2., 1.]])
+    """
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
+
+
+def check_size(X: Array) -> None:
+    """Refuse values whose squares overflow."""
+    largest = np.abs(X).max()
+    if largest > _MAX_VALUE / np.sqrt(X.size):
+        raise ValueError(
+            f"X holds a value as large as {largest:.2g}, whose square overflows: scale the features."
+        )
+
+
+def weights_of_state(paths: Array, state: LogitState) -> dict[str, Matrix]:
+    """Return what is kept of a state: the weights of the classes and the precisions."""
+    return {"coef": (paths @ state.parts).astype(np.float32), "precision": state.precision}
+
+
+def average(chains: Chains, routes: Hierarchy, group: Ints, constant: float) -> PosteriorMean:
+    """Average over the draws of all chains."""
+    coef, precision = chains.draws["coef"], chains.draws["precision"]
+    draws = coef.reshape(-1, *coef.shape[2:])
+    mean, deviation = draws.mean(axis=0, dtype=np.float64), draws.std(axis=0, dtype=np.float64)
+    of_nodes = np.full(routes.n_nodes, np.nan)
+    of_nodes[routes.parent >= 0] = precision.mean(axis=(0, 1))[group]
+    return PosteriorMean(
+        mean[:, :-1], mean[:, -1] * constant, deviation[:, :-1], deviation[:, -1] * constant, of_nodes
+    )
+
+
+def diagnose(chains: Chains) -> Diagnostics:
+    """Compare the chains with each other."""
+    coef = chains.draws["coef"]
+    quantities: dict[str, Matrix] = {
+        "coef": coef[..., :-1],
+        "intercept": coef[..., -1],
+        "precision": chains.draws["precision"],
+        "log_joint": chains.log_joint,
+    }
+    sizes = {name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()}
+    return Diagnostics({name: rhat(draws) for name, draws in quantities.items()}, sizes)
+
+
+def warn_not_converged(diagnostics: Diagnostics) -> None:
+    """Warn if R-hat shows that the chains differ."""
+    worst = max(diagnostics.rhat, key=lambda name: diagnostics.rhat[name].max())
+    if diagnostics.rhat[worst].max() > _RHAT_LIMIT:
+        smallest = min(size.min() for size in diagnostics.effective_sample_size.values())
+        warn_caller(
+            f"the chains have not converged: R-hat of {worst} is up to {diagnostics.rhat[worst].max():.3g} (above "
+            f"{_RHAT_LIMIT}), and the smallest effective sample size is {smallest:.0f}. Increase n_warmup and "
+            "n_samples in sampling, or scale the features.",
+            ConvergenceWarning,
+        )
+
+
+class CorrelatedMultinomialLogit(RowEstimator, NodePredictor, ClassifierMixin, BaseEstimator):
     """Bayesian multinomial logistic regression with parts along the paths of a tree, sampled (CorrMNL).
 
     Parameters
@@ -110,29 +238,20 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
     structure : Hierarchy, optional
         Tree whose nodes are the labels. Without one, all classes are children of a single root, and the model is
         Bayesian multinomial logistic regression.
-    n_samples : int
-        Number of draws of each chain that are kept, at least 4.
-    n_warmup : int
-        Number of first sweeps of each chain that are discarded. The sampler tunes itself during these.
-    thin : int
-        Number of sweeps for each draw that is kept.
-    n_chains : int
-        Number of independent chains. Two or more are needed to check convergence.
+    sampling : dict, optional
+        Options of the sampler: n_samples=500 draws of each chain that are kept, at least 4; n_warmup=200 first sweeps
+        of each chain, which are discarded and in which the sampler tunes itself; thin=1 sweeps for each draw that is
+        kept; n_chains=2 independent chains. Two or more chains are needed to check convergence.
     precision : {"family", "node"}
         Whether the children of a node share the precision of their prior, or each node has its own.
-    shape, rate : float
-        Parameters of the gamma prior of the precisions. The default suits features of about unit variance. With a
+    prior : dict, optional
+        Gamma prior of the precisions: shape=2.0, rate=1.0. The default suits features of about unit variance. With a
         shape of at most 1 the weights of separable classes have no finite variance.
     fit_intercept : bool
-        Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias. A larger value gives the bias a wider prior.
+        Whether to learn a bias: the weight of a constant feature, with the same prior as the other weights.
     n_jobs : int, optional
         Number of chains that run at the same time; it does not change the result.
     random_state : int, RandomState instance or None
-    checkpoint : path, optional
-        Folder that stores finished chains. An interrupted fit runs only the missing ones. The folder is removed at
-        the end of the fit.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -163,6 +282,8 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
     The model needs one label per row, a tree and small data: X is made dense, and each sweep passes over it about a
     dozen times. `predict_proba` averages over the draws, and `predict` takes the class with the largest average.
 
+    ``with arbora.running(checkpoint=folder):`` stores finished chains. An interrupted fit runs only the missing ones.
+
     References
     ----------
     B. Shahbaba and R. M. Neal (2007). Improving Classification When a Class Hierarchy is Available Using a
@@ -184,18 +305,12 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "structure": "no_validation",  # checked by encode_targets, with a better message
-        "n_samples": [Interval(Integral, 4, None, closed="left")],
-        "n_warmup": [Interval(Integral, 1, None, closed="left")],
-        "thin": [Interval(Integral, 1, None, closed="left")],
-        "n_chains": [Interval(Integral, 1, None, closed="left")],
+        "sampling": [dict, None],
         "precision": [StrOptions({"family", "node"})],
-        "shape": [Interval(Real, 0, None, closed="neither")],
-        "rate": [Interval(Real, 0, None, closed="neither")],
+        "prior": [dict, None],
         "fit_intercept": ["boolean"],
-        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "checkpoint": [str, os.PathLike, None],
         "verbose": ["verbose"],
     }
 
@@ -203,39 +318,22 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self,
         structure: Hierarchy | None = None,
         *,
-        n_samples: int = 500,
-        n_warmup: int = 200,
-        thin: int = 1,
-        n_chains: int = 2,
+        sampling: dict[str, Any] | None = None,
         precision: str = "family",
-        shape: float = 2.0,
-        rate: float = 1.0,
+        prior: dict[str, float] | None = None,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.structure = structure
-        self.n_samples = n_samples
-        self.n_warmup = n_warmup
-        self.thin = thin
-        self.n_chains = n_chains
+        self.sampling = sampling
         self.precision = precision
-        self.shape = shape
-        self.rate = rate
+        self.prior = prior
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> CorrelatedMultinomialLogit:
         """Sample the posterior.
@@ -250,123 +348,53 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        with all_or_nothing(self):
-            self._sample(*self._check_fit(X, y))
-        self._warn_not_converged()
-        return self
-
-    def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, Ints]:
-        """Check parameters and data, store the labels, and set up the model."""
         name = type(self).__name__
         if isinstance(self.structure, LabelGraph):
             raise TypeError(f"{name} needs a tree, but structure is a LabelGraph: give a Hierarchy or None.")
-        X, targets = check_labelled_rows(self, X, y)
-        self._remember_targets(targets)
-        if targets.multilabel:
-            raise ValueError(
-                f"{name} needs one class per row, but y holds label sets or an indicator: give one label per row, or "
-                "use a multilabel classifier (OneVsRestLogistic, TopDownSVC)."
-            )
-        self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
-        if not self.routes_.is_tree:
-            raise ValueError(
-                f"{name} needs a tree, but a node of the structure has several parents: remove edges or use "
-                "RecursiveLogisticRegression, which accepts a DAG."
-            )
-        self._require_memory(X.shape)
-        X = self._with_constant(X)
-        largest = np.abs(X).max()
-        if largest > np.sqrt(np.finfo(np.float64).max / X.size) / 1e6:
-            raise ValueError(
-                f"X holds a value as large as {largest:.2g}, whose square overflows: scale the features."
-            )
-        codes = targets.indicator.indices.astype(np.int64)
-        paths, group = path_indicator(self.routes_, self.class_leaves_, self.precision)
-        return make_model(X, codes, paths, group, self.shape, self.rate), codes
+        with all_or_nothing(self):
+            X, targets = check_labelled_rows(self, X, y)
+            if targets.multilabel:
+                raise ValueError(
+                    f"{name} needs one class per row, but y holds label sets or an indicator: give one label per "
+                    "row, or use a multilabel classifier (OneVsRestLogistic, TopDownSVC)."
+                )
+            routes, leaves = build_routes(targets.hierarchy, targets.class_nodes)
+            if not routes.is_tree:
+                raise ValueError(
+                    f"{name} needs a tree, but a node of the structure has several parents: remove edges or use "
+                    "RecursiveLogisticRegression, which accepts a DAG."
+                )
+            sampling = read_options("sampling", self.sampling, Sampling, _SAMPLING_CONSTRAINTS)
+            prior = read_options("prior", self.prior, PrecisionPrior, _PRIOR_CONSTRAINTS)
+            require_memory_of_chains(X.shape, len(leaves), routes.n_nodes - 1, sampling)
 
-    def _sample(self, model: CorrelatedLogit, codes: Ints) -> None:
-        """Run the chains and store the draws."""
-        seed = draw_seed(self.random_state, resumable=self.checkpoint is not None)
-        checkpoint = self._checkpoint(model.X, codes, seed)
-        schedule = ChainSchedule(self.n_warmup, self.n_samples, self.thin, self.n_chains)
+            rows, codes = with_constant(X, self.fit_intercept), targets.indicator.indices.astype(np.int64)
+            check_size(rows)
+            paths, group = path_indicator(routes, leaves, self.precision)
+            model = make_model(rows, codes, paths, group, *prior)
+            seed = draw_seed(self.random_state, resumable=running_checkpoint() is not None)
+            checkpoint = open_checkpoint(self, rows, codes, seed=seed)
+            chains = run_chains(
+                model, codes, ChainSchedule(*sampling), seed, keep=partial(weights_of_state, paths),
+                n_jobs=self.n_jobs, verbose=self.verbose, checkpoint=checkpoint,
+            )  # fmt: skip
+            mean = average(chains, routes, group, float(self.fit_intercept))
+            diagnostics = diagnose(chains)
 
-        def keep(state: LogitState) -> dict[str, Matrix]:
-            return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
-
-        chains = run_chains(
-            model, codes, schedule, seed, keep=keep, n_jobs=self.n_jobs, verbose=self.verbose,
-            checkpoint=checkpoint,
-        )  # fmt: skip
-        self.trace_ = mean_trace(chains.traces)
-        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, chains.log_joint)
-
-    def _require_memory(self, shape: tuple[int, int]) -> None:
-        """Refuse data whose draws, scores or bases do not fit into memory."""
-        n_samples, n_features = shape[0], shape[1] + 1
-        n_classes, n_parts = len(self.classes_), self.routes_.n_nodes - 1
-        draws = 4 * self.n_chains * self.n_samples * n_classes * n_features
-        summary = 12 * draws  # diagnostics: ranks, normal scores and transforms in double precision
-        scores = 8 * n_samples * (n_features + 3 * n_classes)
-        dense = 8 * n_samples * n_features
-        bases = 8 * (3 * n_features**2 + 6 * n_parts * (n_features + n_classes))
-        require_memory(
-            draws + max(summary, dense + self.n_chains * (scores + bases)),
-            f"Sampling {self.n_chains} chains of {self.n_samples} draws of {n_classes} x {n_features} weights with "
-            f"{n_samples} rows",
-            "This model is for small data: use fewer draws or features (TruncatedSVD), or use "
-            "RecursiveLogisticRegression.",
-        )
-
-    def _with_constant(self, X: Any) -> Array:
-        """Return X as a dense array with the constant feature as its last column."""
-        value = self.intercept_scaling if self.fit_intercept else 0.0
-        dense = X.toarray() if hasattr(X, "toarray") else X
-        return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
-
-    def _checkpoint(self, X: Array, codes: Ints, seed: int) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        params = {key: value for key, value in self.get_params().items() if key not in _NOT_PART_OF_THE_MODEL}
-        params["random_state"] = seed
-        return Checkpoint(self.checkpoint, fingerprint(type(self).__name__, params, X, codes))
-
-    def _summarise(self, coef: NDArray[np.float32], precision: Array, group: Ints, log_joint: Array) -> None:
-        """Store means, standard deviations and diagnostics of draws of shape (n_chains, n_samples, ...)."""
-        self.draws_ = coef.reshape(-1, *coef.shape[2:])
-        scale = self.intercept_scaling if self.fit_intercept else 0.0
-        mean = self.draws_.mean(axis=0, dtype=np.float64)
-        deviation = self.draws_.std(axis=0, dtype=np.float64)
-        self.coef_, self.intercept_ = mean[:, :-1], mean[:, -1] * scale
-        self.coef_std_, self.intercept_std_ = deviation[:, :-1], deviation[:, -1] * scale
-        self.precision_ = np.full(self.routes_.n_nodes, np.nan)
-        self.precision_[self.routes_.parent >= 0] = precision.mean(axis=(0, 1))[group]
-        quantities: dict[str, Matrix] = {
-            "coef": coef[..., :-1],
-            "intercept": coef[..., -1],
-            "precision": precision,
-            "log_joint": log_joint,
-        }
-        self.rhat_ = {name: rhat(draws) for name, draws in quantities.items()}
-        self.effective_sample_size_ = {
-            name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()
-        }
-
-    def _warn_not_converged(self) -> None:
-        worst = max(self.rhat_, key=lambda name: self.rhat_[name].max())
-        if self.rhat_[worst].max() > _RHAT_LIMIT:
-            smallest = min(size.min() for size in self.effective_sample_size_.values())
-            warn_caller(
-                f"the chains have not converged: R-hat of {worst} is up to {self.rhat_[worst].max():.3g} (above "
-                f"{_RHAT_LIMIT}), and the smallest effective sample size is {smallest:.0f}. Increase n_warmup and "
-                "n_samples, or scale the features.",
-                ConvergenceWarning,
-            )
+            self._remember_targets(targets)
+            self.routes_, self.class_leaves_ = routes, leaves
+            draws = chains.draws["coef"]
+            self.draws_, self.trace_ = draws.reshape(-1, *draws.shape[2:]), mean_trace(chains.traces)
+            self.coef_, self.intercept_, self.coef_std_, self.intercept_std_, self.precision_ = mean
+            self.rhat_, self.effective_sample_size_ = diagnostics
+        warn_not_converged(diagnostics)
+        return self
 
     def _class_proba(self, X: Any) -> Array:
-        return mean_softmax(self._with_constant(X), self.draws_)
+        return mean_softmax(with_constant(X, self.fit_intercept), self.draws_)
 
     def _scores(self, X: Any) -> Array:
-        return np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny))
+        return np.log(np.maximum(self._class_proba(X), TINY))
 
     def decision_function(self, X: Any) -> Array:
         """Log of the posterior predictive probability of every class.

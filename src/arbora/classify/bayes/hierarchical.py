@@ -29,81 +29,97 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from arbora.arrays import Array, Ints, Matrix
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.bayes.map import (
-    class_variances,
+    ScoreVariances,
+    ancestors,
     fit_partial_map,
-    keep_sparse,
-    parts_model,
     weights_of_nodes,
 )
 from arbora.classify.bayes.map import squared_norms as sparse_norms
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
-from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior, model_tree
+from arbora.classify.bayes.priors import check_scale, constant_prior, fisher_prior, model_tree, read_gamma
 from arbora.classify.estimator import NodePredictor
-from arbora.classify.linear import LinearModel, full_weights, linear_scores
-from arbora.classify.training import as_csr, check_labelled_rows
-from arbora.core.engine import Engine, require_shared_memory
-from arbora.core.estimator import all_or_nothing, warn_caller
+from arbora.classify.linear import LinearModel, PartsModel, full_weights, linear_scores
+from arbora.classify.training import Targets, as_csr, check_labelled_rows
+from arbora.core.engine import Engine, check_needs, missing
+from arbora.core.estimator import RowEstimator, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
-from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
+from arbora.engine import ThreadEngine, engine_for
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual import SparseTree
-from arbora.infer.tree.gaussian import Gammas, Root, share_precisions
+from arbora.infer.tree.gaussian import Gammas, Root, Tree, share_precisions
 from arbora.infer.tree.problem import TreeProblem
 from arbora.infer.tree.variational import fit_tree
 from arbora.metrics.table import Marked, Table
 from arbora.structure import Hierarchy, LabelGraph
 
-# --- State the problem of hierarchical Bayesian logistic regression from the parameters and data of a classifier ---
+# --- The problem of hierarchical Bayesian logistic regression, from the parameters and data of a classifier ---
 
 
-def refuse_options(estimator: Any) -> None:
-    """Refuse models that cannot be fitted in the dual if the engine is remote or weights are pruned."""
-    inference, likelihood, covariance = estimator.inference, estimator.likelihood, estimator.covariance
-    if inference == "map" and likelihood == "logistic" and covariance != "M2":
-        return
-    if estimator.prune_below is not None:
-        raise ValueError(
-            f"prune_below={estimator.prune_below:g} needs inference='map', likelihood='logistic' and covariance 'M1' "
-            f"or 'M3': got inference={inference!r}, likelihood={likelihood!r}, covariance={covariance!r}. Change "
-            "these, or use prune_below=None."
-        )
-    option = f"inference={inference!r} with likelihood={likelihood!r} and covariance={covariance!r}"
-    advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or engine=None"
-    require_shared_memory(choose_engine(estimator.engine, estimator.n_jobs), option, advice)
+class Model(NamedTuple):
+    """The parameters that say which solvers of the weights apply."""
+
+    inference: str
+    likelihood: str
+    covariance: str
+
+    @property
+    def finds_modes(self) -> bool:
+        """Whether the most probable weights are found, not their distribution."""
+        return self.inference == "map"
+
+    @property
+    def has_independent_classes(self) -> bool:
+        """Whether the likelihood is a product over the classes."""
+        return self.likelihood == "logistic"
+
+    @property
+    def has_node_precisions(self) -> bool:
+        """Whether all weights of a node share their precision."""
+        return self.covariance != "M2"
 
 
-def state_problem(estimator: Any, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
-    """Check parameters and data, store the labels and the tree in the classifier, and state the problem."""
-    if isinstance(estimator.structure, LabelGraph):
-        raise ValueError(
-            "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
-            "RecursiveLogisticRegression, which accepts graphs."
-        )
-    X, targets = check_labelled_rows(estimator, X, y)
-    estimator._remember_targets(targets)
-    refuse_options(estimator)
-    check_scale(X)
-    likelihood = estimator.likelihood
-    if targets.multilabel and likelihood == "softmax":
+# What the dual needs of the model: the only solver that runs in shards, and that prunes.
+DUAL_NEEDS = ("finds_modes", "has_independent_classes", "has_node_precisions")
+
+
+def engine_of_fit(model: Model, prune_below: float | None, n_jobs: int | None) -> Engine:
+    """Return the engine of a fit, if the model can be fitted there and its weights pruned."""
+    if prune_below is not None:
+        check_needs(f"prune_below={prune_below:g}", model, DUAL_NEEDS, "change that, or use prune_below=None")
+    needs = ["shares_memory"] if missing(model, DUAL_NEEDS) else []
+    advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or threads"
+    return engine_for(n_jobs, f"{model!r}", needs, advice)
+
+
+def state_problem(
+    X: Any,
+    targets: Targets,
+    row_weight: Array,
+    tree: Tree,
+    model: Model,
+    prior: Any,
+    root_variance: float,
+    bias: float,
+) -> TreeProblem:
+    """State the problem of a tree whose leaves are the classes; `prior` is "fisher" or a dict of shape and rate."""
+    if targets.multilabel and not model.has_independent_classes:
         raise ValueError(
             "y holds label sets or an indicator, but likelihood='softmax' needs exactly one class per row: "
             "give one label per row, or use likelihood='logistic'."
         )
-    estimator.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    X = as_csr(X) if sp.issparse(X) or estimator.prune_below is not None else np.asarray(X, np.float64)
+    check_scale(X)
     Y = targets.indicator.astype(np.float64)
-    bias = 1.0 if estimator.fit_intercept else 0.0
-    sharing = share_precisions(tree, estimator.covariance)
-    if isinstance(estimator.prior, str):
-        prior = fisher_prior(X, Y, weight, bias, tree, sharing, same_rate=likelihood == "logistic")
+    sharing = share_precisions(tree, model.covariance)
+    if isinstance(prior, str):
+        same_rate = model.has_independent_classes
+        gammas = fisher_prior(X, Y, row_weight, bias, tree, sharing, same_rate=same_rate)
     else:
-        prior = constant_prior(*check_gamma(estimator.prior), sharing, X.shape[1] + bool(bias))
-    root = Root(0.0, 1 / estimator.root_variance)
-    return TreeProblem(X, Y, weight, tree, sharing, prior, root, likelihood, bias)
+        gammas = constant_prior(read_gamma(prior), sharing, X.shape[1] + bool(bias))
+    root = Root(0.0, 1 / root_variance)
+    return TreeProblem(X, Y, row_weight, tree, sharing, gammas, root, model.likelihood, bias)
 
 
 # --- Find the posterior of a tree of classes, by variational inference or by partial MAP --------------------
@@ -138,11 +154,14 @@ def find_posterior(
         mean, _, covariance, gammas = fit.posterior
         marginals = fit.marginals._replace(given_parent=covariance)
         return TreeWeights(mean, marginals, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
-    found = fit_partial_map(
+    modes = fit_partial_map(
         problem, engine, tol=tol, max_iter=max_iter, prune_below=prune_below, progress=progress
     )
-    (weights, spread, sparse), gammas, trace, change, converged = found
-    return TreeWeights(weights, spread, gammas, None, trace, change, converged, sparse)
+    weights = modes.posterior
+    return TreeWeights(
+        weights.mean, weights.marginals, modes.gammas, None, modes.trace, modes.change, modes.converged,
+        weights.sparse,
+    )  # fmt: skip
 
 
 def expected_precisions(problem: TreeProblem, gammas: Gammas) -> Array:
@@ -156,23 +175,65 @@ def expected_precisions(problem: TreeProblem, gammas: Gammas) -> Array:
     return precisions if problem.sharing.by_weight else precisions[:, 0]
 
 
-def keep_dense(estimator: Any, problem: TreeProblem, posterior: TreeWeights) -> None:
-    """Set the attributes of a classifier whose weights are dense."""
-    mean, marginals = posterior.mean, posterior.marginals
-    if mean is None or marginals is None:
-        raise ValueError("the posterior has sparse weights: use keep_sparse.")
-    d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
-    std = np.sqrt(marginals.variance)
-    if marginals.covariance is not None:
-        estimator.marginal_covariance_ = marginals.covariance
-        estimator.coef_covariance_ = marginals.given_parent
-    if marginals.contrast is not None:
-        estimator.difference_covariance_ = marginals.contrast
-    if posterior.lower_bounds is not None:
-        estimator.lower_bounds_ = posterior.lower_bounds
-    estimator.node_coef_, estimator.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
-    estimator.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
-    estimator.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
+class DenseNodes(NamedTuple):
+    """Dense weights of all nodes: attributes of the classifier, those that are None left out."""
+
+    node_coef: Matrix
+    node_intercept: Matrix
+    node_coef_std: Matrix
+    node_intercept_std: Matrix
+    coef_covariance: Matrix | None
+    marginal_covariance: Matrix | None
+    difference_covariance: Matrix | None
+
+
+class SparseNodes(NamedTuple):
+    """Sparse differences of all nodes from their parents: attributes of the classifier."""
+
+    differences: sp.csc_array
+    sharing: sp.csc_array
+    node_intercept: Matrix
+    node_intercept_std: Matrix
+    node_variances: Array
+    variance_reductions: sp.csr_array
+
+
+def dense_nodes(mean: Matrix, marginals: Marginals, n_features: int) -> DenseNodes:
+    """Separate the biases, if there are any, from the weights; standard deviations from variances."""
+    std, biases = np.sqrt(marginals.variance), slice(n_features, n_features + 1)
+    has_bias = mean.shape[1] > n_features
+    none = np.zeros(len(mean))
+    return DenseNodes(
+        np.ascontiguousarray(mean[:, :n_features]),
+        mean[:, biases].ravel() if has_bias else none,
+        std[:, :n_features],
+        std[:, biases].ravel() if has_bias else none.copy(),
+        None if marginals.covariance is None else marginals.given_parent,
+        marginals.covariance,
+        marginals.contrast,
+    )
+
+
+def sparse_nodes(tree: SparseTree, parent: Ints, leaves: Ints) -> SparseNodes:
+    """Sum the biases along the paths; `sharing` marks the nodes at or above each class."""
+    above = ancestors(parent, np.arange(len(parent)))
+    return SparseNodes(
+        sp.csc_array(tree.differences),
+        sp.csc_array(above[leaves].T, dtype=tree.differences.dtype),
+        above @ tree.bias,
+        np.sqrt(tree.bias_variance),
+        tree.variance,
+        tree.reductions,
+    )
+
+
+def weights_of_tree(posterior: TreeWeights, tree: Tree, n_features: int) -> DenseNodes | SparseNodes:
+    """Return the weights of all nodes, dense or as sparse differences."""
+    if posterior.sparse is not None:
+        return sparse_nodes(posterior.sparse, tree.parent, tree.leaves)
+    assert posterior.mean is not None
+    assert posterior.marginals is not None
+    return dense_nodes(posterior.mean, posterior.marginals, n_features)
 
 
 # --- Reports on the nodes of a fitted hierarchical Bayesian model -------------------------------------------
@@ -194,27 +255,6 @@ def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
         if candidate in tree:
             return int(tree.id_of(candidate))
     return 0  # a tree of a forest without documents: the root of the model
-
-
-def ids_of_nodes(estimator: Any, nodes: Any) -> Ints:
-    """Ids in the fitted tree of nodes of the structure, or of their nearest ancestors that were fitted."""
-    tree = estimator.tree_
-    if estimator.structure is not None:
-        return np.array([fitted_ancestor(tree, estimator.hierarchy_, name) for name in nodes], np.int64)
-    column = {name: i for i, name in enumerate(estimator.nodes_.tolist())}
-    unknown = [name for name in nodes if name not in column]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
-    return np.array([tree.id_of(column[name]) for name in nodes], np.int64)
-
-
-def node_names(estimator: Any) -> Matrix:
-    """Names of the nodes of the fitted tree; without a structure, the leaves have the names of the classes."""
-    names = estimator.tree_.names.astype(object)
-    if estimator.structure is not None:
-        return np.asarray(names)
-    known = range(len(estimator.nodes_))
-    return np.array([estimator.nodes_[name] if name in known else name for name in names], object)
 
 
 def squared_norms(parent: Ints, weights: Matrix) -> tuple[Array, Array]:
@@ -243,7 +283,7 @@ def against_siblings(parent: Ints, distance: Array) -> Array:
     order = np.argsort(parent, kind="stable")
     for family in np.split(order, np.flatnonzero(np.diff(parent[order])) + 1):
         if parent[family[0]] >= 0 and len(family) > 1:
-            ratio[family] = distance[family] / max(float(np.median(distance[family])), np.finfo(float).tiny)
+            ratio[family] = distance[family] / max(float(np.median(distance[family])), TINY)
     return ratio
 
 
@@ -270,7 +310,7 @@ def summarise_nodes(
     ratio = against_siblings(parent, distance)
     n_children = np.bincount(parent[parent >= 0], minlength=n_nodes)
     of_children = _sums_to_parents(parent, squares) / np.maximum(n_children, 1)
-    shared = np.where(n_children > 0, own / np.maximum(own + of_children, np.finfo(float).tiny), np.nan)
+    shared = np.where(n_children > 0, own / np.maximum(own + of_children, TINY), np.nan)
     precision = precisions if precisions.ndim == 1 else np.exp(np.log(precisions).mean(axis=1))
     lines = [
         (
@@ -299,7 +339,7 @@ _OPTIONAL = (
 )  # fmt: skip
 
 
-class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
+class HierarchicalBayesClassifier(RowEstimator, NodePredictor, ClassifierMixin, BaseEstimator):
     """Hierarchical Bayesian logistic regression (HBLR) over a tree of classes.
 
     Parameters
@@ -315,8 +355,9 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     likelihood : {"softmax", "logistic"}
         "softmax": every row has exactly one class. "logistic": the classes are independent; required for multilabel
         data.
-    prior : "fisher" or (shape, rate)
-        Gamma distributions of the precisions: from the Fisher information of the data, or the same for all.
+    prior : "fisher" or dict
+        Gamma distributions of the precisions: from the Fisher information of the data, or the same for all, with the
+        keys "shape" and "rate" (1 by default).
     root_variance : float
         Prior variance of the weights of the root.
     prediction : {"auto", "mean", "predictive"}
@@ -339,10 +380,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         a relative gap of `tol`; nothing is dropped on the way, and biases are not pruned.
     n_jobs : int, optional
         Number of threads; it does not change the result.
-    engine : None, "threads", "ray" or RayEngine
-        Where the most probable weights are computed: in this process, or in shards on the workers of a Ray cluster
-        (extra `ray`; "ray" starts one on this machine). A cluster needs inference="map", likelihood="logistic" and
-        covariance "M1" or "M3". Variances, precisions and the weights of all nodes are computed in this process.
     verbose : int
         1 shows progress on a terminal, 2 everywhere.
 
@@ -386,6 +423,10 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
 
     Notes
     -----
+    ``with arbora.running(engine="ray"):`` computes the most probable weights in shards on the workers of a Ray
+    cluster (extra `ray`). It needs inference="map", likelihood="logistic" and covariance "M1" or "M3". Variances,
+    precisions and the weights of all nodes are computed in this process.
+
     Classes without documents are not fitted. They have probability 0, and `node_weights` gives them the weights of
     the nearest ancestor with documents below it.
 
@@ -414,7 +455,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         "covariance": [StrOptions({"M1", "M2", "M3"})],
         "inference": [StrOptions({"map", "variational"})],
         "likelihood": [StrOptions({"softmax", "logistic"})],
-        "prior": [StrOptions({"fisher"}), tuple, list],
+        "prior": [StrOptions({"fisher"}), dict],
         "root_variance": [Interval(Real, 0, None, closed="neither")],
         "prediction": [StrOptions({"auto", "mean", "predictive"})],
         "fit_intercept": ["boolean"],
@@ -422,11 +463,10 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "n_jobs": [Integral, None],
-        "engine": ENGINE_PARAMETER,
         "verbose": ["verbose"],
     }
 
-    node_coef_: Matrix  # these are set by keep_dense or keep_sparse
+    node_coef_: Matrix  # these are fields of DenseNodes or SparseNodes
     node_coef_std_: Matrix
     node_intercept_: Matrix
     node_intercept_std_: Matrix
@@ -446,7 +486,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         max_iter: int = 200,
         prune_below: float | None = None,
         n_jobs: int | None = None,
-        engine: Engine | str | None = None,
         verbose: int = 0,
     ) -> None:
         self.structure = structure
@@ -461,12 +500,10 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self.max_iter = max_iter
         self.prune_below = prune_below
         self.n_jobs = n_jobs
-        self.engine = engine
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = self.likelihood == "logistic"
         return tags
 
@@ -487,50 +524,52 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         -------
         self
         """
+        if isinstance(self.structure, LabelGraph):
+            raise ValueError(
+                "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
+                "RecursiveLogisticRegression, which accepts graphs."
+            )
         with all_or_nothing(self):
-            problem = state_problem(self, X, y, sample_weight)
-            with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
+            X, targets = check_labelled_rows(self, X, y)
+            row_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            X = as_csr(X) if sp.issparse(X) or self.prune_below is not None else np.asarray(X, np.float64)
+            model = Model(self.inference, self.likelihood, self.covariance)
+            engine = engine_of_fit(model, self.prune_below, self.n_jobs)
+            hierarchy, tree = model_tree(targets.hierarchy, targets.class_nodes)
+            problem = state_problem(
+                X, targets, row_weight, tree, model, self.prior, self.root_variance, float(self.fit_intercept)
+            )
+            tol = _DEFAULT_TOL[self.inference] if self.tol is None else self.tol
+            with Progress(None, "iterations", self.verbose) as progress, engine:
                 posterior = find_posterior(
-                    problem, self.inference, engine, tol=self._tol, max_iter=self.max_iter,
+                    problem, self.inference, engine, tol=tol, max_iter=self.max_iter,
                     prune_below=self.prune_below, progress=progress,
                 )  # fmt: skip
-            self._keep(problem, posterior)
+            nodes = weights_of_tree(posterior, tree, X.shape[1])
+            self._remember_targets(targets)
+            for name in _OPTIONAL:  # of an earlier fit with other parameters
+                self.__dict__.pop(name, None)
+            for name, value in {**nodes._asdict(), "lower_bounds": posterior.lower_bounds}.items():
+                if value is not None:
+                    setattr(self, f"{name}_", value)
+            self.tree_, self.precisions_ = hierarchy, expected_precisions(problem, posterior.gammas)
+            self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
+            self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
         if not posterior.converged:
-            self._warn_not_converged(posterior.change)
+            warn_caller(self._why_not_converged(posterior.change, tol), ConvergenceWarning)
         return self
 
-    @property
-    def _tol(self) -> float:
-        return _DEFAULT_TOL[self.inference] if self.tol is None else self.tol
-
-    def _training_engine(self) -> Engine:
-        return choose_engine(self.engine, self.n_jobs)
-
-    def _keep(self, problem: TreeProblem, posterior: TreeWeights) -> None:
-        """Store the posterior as attributes."""
-        for name in _OPTIONAL:  # of an earlier fit with other parameters
-            self.__dict__.pop(name, None)
-        self.precisions_ = expected_precisions(problem, posterior.gammas)
-        self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
-        self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
-        if posterior.sparse is not None:
-            keep_sparse(self, posterior.sparse, problem.tree.parent, problem.tree.leaves)
-        else:
-            keep_dense(self, problem, posterior)
-
-    def _warn_not_converged(self, change: float) -> None:
+    def _why_not_converged(self, change: float, tol: float) -> str:
         what = "lower bound" if self.inference == "variational" else "precisions"
-        if change > self._tol:
-            message = (
+        if change > tol:
+            return (
                 f"stopped at max_iter={self.max_iter} before the relative change of the {what} fell to "
-                f"tol={self._tol:g}; it is {change:.2g}. Increase max_iter, or scale the features."
+                f"tol={tol:g}; it is {change:.2g}. Increase max_iter, or scale the features."
             )
-        else:
-            message = (
-                f"the {what} converged, but the weights did not reach tol={self._tol:g}. Scale the features, or "
-                "increase tol."
-            )
-        warn_caller(message, ConvergenceWarning)
+        return (
+            f"the {what} converged, but the weights did not reach tol={tol:g}. Scale the features, or "
+            "increase tol."
+        )
 
     @property
     def _sparse(self) -> bool:
@@ -553,7 +592,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     def coef_std_(self) -> Matrix:
         """Posterior standard deviations of the weights of the classes."""
         if self._sparse:
-            return class_variances(self).std()
+            return self._variances.std()
         return self.node_coef_std_[-len(self.classes_) :]
 
     @property
@@ -561,16 +600,25 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         """Posterior standard deviations of the biases of the classes."""
         return self.node_intercept_std_[-len(self.classes_) :]
 
+    @property
+    def _variances(self) -> ScoreVariances:
+        """Variances of the weights of the classes, of a model with sparse differences."""
+        n_classes = len(self.classes_)
+        bias = self.node_intercept_std_[-n_classes:] ** 2
+        return ScoreVariances(self.node_variances_[-n_classes:], self.variance_reductions_, bias)
+
     def _means(self, X: Any) -> Matrix:
-        model = parts_model(self) if self._sparse else LinearModel(self.coef_, self.intercept_)
+        if self._sparse:
+            model: Any = PartsModel(self.differences_, self.intercept_, self.sharing_)
+        else:
+            model = LinearModel(self.coef_, self.intercept_)
         return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
 
     def _scores(self, X: Any) -> Matrix:
         """Scores for predictions: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
-        bounded = hasattr(
-            self, "lower_bounds_"
-        )  # the inference of the last fit; the parameter may have changed
+        # The inference of the last fit: the parameter may have changed.
+        bounded = hasattr(self, "lower_bounds_")
         if self.prediction == "mean" or (self.prediction == "auto" and not bounded):
             return mean
         # In a softmax, the uncertainty of common ancestors shifts all scores alike and cancels.
@@ -580,7 +628,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
 
     def _score_variances(self, X: Any, covariance: Matrix | None) -> Matrix:
         if self._sparse:
-            return class_variances(self).of_scores(X)
+            return self._variances.of_scores(X)
         return score_variances(X, self.coef_std_, self.intercept_std_, covariance)
 
     def _class_proba(self, X: Any) -> Matrix:
@@ -637,7 +685,14 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         intercept : ndarray of shape (n_nodes,)
         """
         check_is_fitted(self)
-        ids = ids_of_nodes(self, nodes)
+        if self.structure is not None:
+            ids = np.array([fitted_ancestor(self.tree_, self.hierarchy_, name) for name in nodes], np.int64)
+        else:
+            column = {name: i for i, name in enumerate(self.nodes_.tolist())}
+            unknown = [name for name in nodes if name not in column]
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+            ids = np.array([self.tree_.id_of(column[name]) for name in nodes], np.int64)
         if self._sparse:
             coef = weights_of_nodes(self.differences_, self.tree_.parent, ids)
             return np.asarray(coef.toarray()), self.node_intercept_[ids]
@@ -666,6 +721,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             norms = sparse_norms(self.differences_, parent)
         else:
             norms = squared_norms(parent, self.node_coef_)
-        return summarise_nodes(
-            parent, node_names(self), self.class_rows_, self.precisions_, norms, n_features
-        )
+        names = self.tree_.names.astype(object)
+        if self.structure is None:  # the leaves have the names of the classes
+            columns = range(len(self.nodes_))
+            names = np.array([self.nodes_[name] if name in columns else name for name in names], object)
+        return summarise_nodes(parent, names, self.class_rows_, self.precisions_, norms, n_features)

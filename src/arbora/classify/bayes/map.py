@@ -21,11 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.bayes.priors import MOST_PRECISION
-from arbora.classify.linear import PartsModel
+from arbora.classify.bayes.priors import MAX_PRECISION
 from arbora.core import chunks as memory
 from arbora.core.chunks import require_memory, split
-from arbora.core.engine import Engine
+from arbora.core.engine import Engine, missing
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
@@ -133,6 +132,8 @@ class NewtonSolver:
     retry : bool
         Whether to go on in double precision if rounding stops single precision.
     """
+
+    needs = ("shares_memory",)  # of the engine
 
     def __init__(
         self,
@@ -284,7 +285,7 @@ def make_solver(
         Store the weights as sparse differences above this value.
     """
     dtype = np.float32 if tol >= _SINGLE else np.float64
-    if prune_below is not None or not engine.shares_memory:
+    if prune_below is not None or missing(engine, NewtonSolver.needs):
         return _dual(problem, engine, dtype, prune_below)
     single = tol >= _SINGLE and suits_single(problem)
     in_dual = suits_dual(problem)
@@ -374,29 +375,6 @@ class ScoreVariances(NamedTuple):
         return np.asarray(np.sqrt(self.common[:, None] - self.reductions.toarray()))
 
 
-def keep_sparse(estimator: Any, found: SparseTree, parent: Ints, leaves: Ints) -> None:
-    """Set the attributes of a classifier whose weights are sparse differences."""
-    every = ancestors(parent, np.arange(len(parent)))
-    estimator.differences_ = sp.csc_array(found.differences)
-    estimator.sharing_ = sp.csc_array(every[leaves].T, dtype=found.differences.dtype)
-    estimator.node_intercept_ = every @ found.bias
-    estimator.node_intercept_std_ = np.sqrt(found.bias_variance)
-    estimator.node_variances_, estimator.variance_reductions_ = found.variance, found.reductions
-
-
-def parts_model(estimator: Any) -> PartsModel:
-    """Weights of the classes, for scores."""
-    return PartsModel(estimator.differences_, estimator.intercept_, estimator.sharing_)
-
-
-def class_variances(estimator: Any) -> ScoreVariances:
-    """Variances of the weights of the classes."""
-    n_classes = len(estimator.classes_)
-    common = estimator.node_variances_[-n_classes:]
-    bias = estimator.node_intercept_std_[-n_classes:] ** 2
-    return ScoreVariances(common, estimator.variance_reductions_, bias)
-
-
 def weights_of_nodes(differences: Any, parent: Ints, nodes: Ints) -> sp.csr_array:
     """Weights of some nodes: the sums of the differences at and above them."""
     return sp.csr_array(ancestors(parent, nodes).astype(differences.dtype) @ sp.csr_array(differences))
@@ -419,7 +397,7 @@ def squared_norms(differences: Any, parent: Ints) -> tuple[Array, Array]:
 _MEMORY = 5  # number of rounds that are mixed
 _RCOND = 1e-8
 _FARTHEST = 3.0  # largest distance of a mixed step from the plain round: the logarithm of a factor
-_LOG_PRECISION = float(np.log(MOST_PRECISION))  # precisions stay between this and its inverse
+_LOG_PRECISION = float(np.log(MAX_PRECISION))  # precisions stay between this and its inverse
 
 
 class MapFit(NamedTuple):

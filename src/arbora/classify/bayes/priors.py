@@ -22,7 +22,7 @@ Safeguards that the papers do not have:
 - Features that never occur get the mean rate of the others.
 - Shares of classes are kept half a row away from 0 and from 1.
 - Features whose squares overflow or underflow, and priors with such expected precisions, are refused.
-- With more than `MOST_FULL` weights only the diagonal of S is used.
+- With more than `MAX_FULL` weights only the diagonal of S is used.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils._param_validation import Interval
 
 from arbora.arrays import Array, Ints
 from arbora.classify.estimator import build_routes
+from arbora.core.estimator import read_options
 from arbora.infer.tree.gaussian import Gammas, Sharing, Tree, make_tree
 from arbora.structure import Hierarchy
 
@@ -79,13 +81,13 @@ def model_tree(hierarchy: Hierarchy, class_nodes: Ints) -> ModelTree:
     return ModelTree(named, make_tree(parent, np.arange(len(inner), len(order))))
 
 
-# --- Gamma priors of the precisions of a tree, computed from the data, so that none needs cross-validation ---
+# --- Gamma priors of the precisions -----------------------------------------------------------------------------
 
 
-MOST_FULL = 1000  # number of weights of a class above which the information is taken to be diagonal
-MOST_PRECISION = 1e100  # products of two precisions, or of their inverses, stay finite
-_MOST_VARIANCE = 1e60  # largest expected variance of a prior; its inverse is the smallest
-_LARGEST_FEATURE = 1e30  # its inverse is the smallest
+MAX_FULL = 1000  # number of weights of a class above which the information is taken to be diagonal
+MAX_PRECISION = 1e100  # products of two precisions, or of their inverses, stay finite
+_MAX_VARIANCE = 1e60  # largest expected variance of a prior; its inverse is the smallest
+_MAX_FEATURE = 1e30  # its inverse is the smallest
 
 
 def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
@@ -111,7 +113,7 @@ def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
     squares = np.asarray((X * X).T @ row_weight, np.float64).ravel()
     seen = np.flatnonzero(squares > 0)
     inverse = 1 / squares[seen]
-    if len(squares) <= MOST_FULL:
+    if len(squares) <= MAX_FULL:
         shrink = len(seen) / max(row_weight.sum() + len(seen), 1.0)
         inverse = _shrunk_inverse(X[:, seen], row_weight, squares[seen], shrink)
     rates = np.full(len(squares), inverse.mean() if len(seen) else 1.0)
@@ -132,7 +134,7 @@ def check_scale(X: Any) -> None:
     sparse = sp.issparse(X)
     high, low = (np.asarray(m.toarray() if sparse else m).ravel() for m in (X.max(axis=0), X.min(axis=0)))
     size = np.maximum(high, -low)
-    wrong = np.flatnonzero((size > _LARGEST_FEATURE) | ((size > 0) & (size < 1 / _LARGEST_FEATURE)))
+    wrong = np.flatnonzero((size > _MAX_FEATURE) | ((size > 0) & (size < 1 / _MAX_FEATURE)))
     if wrong.size:
         value = size[wrong[0]]
         problem = "is as large as" if value > 1 else "is nowhere larger than"
@@ -191,30 +193,32 @@ def fisher_prior(
     return Gammas(shape * len(weights), rate * pooled * len(weights))
 
 
-def constant_prior(shape: float, rate: float, sharing: Sharing, n_weights: int) -> Gammas:
+class GammaPrior(NamedTuple):
+    """Gamma distribution of a precision; rate / shape is the expected variance."""
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+
+def constant_prior(prior: GammaPrior, sharing: Sharing, n_weights: int) -> Gammas:
     """Return the same prior for all precisions."""
     size = len(sharing.owner), n_weights if sharing.by_weight else 1
-    return Gammas(np.full(size, float(shape)), np.full(size, float(rate)))
+    return Gammas(np.full(size, float(prior.shape)), np.full(size, float(prior.rate)))
 
 
-def check_gamma(prior: Any) -> tuple[float, float]:
-    """Return the shape and the rate of a gamma distribution; refuse anything else.
+def read_gamma(prior: Any) -> GammaPrior:
+    """Read the parameter `prior`, a dict; refuse values that are not positive, or an extreme variance.
 
     Examples
     --------
-    >>> check_gamma((2, 1))
-    (2.0, 1.0)
+    >>> read_gamma({"shape": 2})
+    GammaPrior(shape=2, rate=1.0)
     """
-    values = np.asarray(prior, dtype=object)
-    if values.shape != (2,) or not all(isinstance(v, Real) and 0 < float(v) < np.inf for v in values):
+    positive = [Interval(Real, 0, np.inf, closed="neither")]
+    gamma = read_options("prior", prior, GammaPrior, {"shape": positive, "rate": positive})
+    if abs(np.log10(gamma.rate) - np.log10(gamma.shape)) > np.log10(_MAX_VARIANCE):
         raise ValueError(
-            f"prior={prior!r} is not valid: give 'fisher', or the shape and the rate of a gamma distribution as two "
-            "positive numbers. rate / shape is the expected variance of a weight around that of the parent."
+            f"prior={prior!r}: the expected variance, rate / shape, must lie between {1 / _MAX_VARIANCE:g} and "
+            f"{_MAX_VARIANCE:g}."
         )
-    shape, rate = map(float, values)
-    if abs(np.log10(rate) - np.log10(shape)) > np.log10(_MOST_VARIANCE):
-        raise ValueError(
-            f"prior={prior!r}: the expected variance, rate / shape, must lie between {1 / _MOST_VARIANCE:g} and "
-            f"{_MOST_VARIANCE:g}."
-        )
-    return shape, rate
+    return gamma

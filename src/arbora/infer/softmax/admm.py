@@ -29,7 +29,6 @@ from arbora.infer.softmax.problem import (
     Objective,
     SoftmaxProblem,
     SoftmaxSolution,
-    gradient_scale,
     record_gradient,
     scores,
     solution_of,
@@ -38,7 +37,7 @@ from arbora.infer.softmax.problem import (
 from arbora.kernels.linear.softmax import prox_softmax
 
 _MAX_CHANGES = 100  # iterations in which rho may change
-_APART = 5.0  # ratio of the residuals at which it changes
+_MAX_RATIO = 5.0  # of the residuals, beyond which it changes
 _MAX_PRODUCTS = 50  # conjugate gradient steps for the weights
 _FORCING = 0.03  # final residual of these over the first one
 _ROWS_PER_TASK = 512
@@ -60,17 +59,14 @@ class _Weights:
 
     def solve(self, Z: Matrix, target: Matrix, S: Matrix, rho: float) -> tuple[Matrix, Matrix]:
         """Improve Z, whose scores are S, towards the scores `target`; return new parts and their scores."""
-        seen = self.objective.regularised
         residual = self.objective.gather(rho * (target - S))
-        seen(residual)[:] -= seen(Z)
-        diagonal = np.broadcast_to(rho * self.sizes, Z.shape).copy()
-        seen(diagonal)[:] += 1
-        diagonal = np.maximum(diagonal, np.finfo(Z.dtype).tiny)
+        residual -= Z
+        diagonal = rho * self.sizes + 1
         enough = _FORCING * float(np.linalg.norm(residual))
 
         def product(E: Matrix) -> Matrix:
             curved = self.objective.gather(rho * self.scores(E))
-            seen(curved)[:] += seen(E)
+            curved += E
             return curved
 
         Z = Z + conjugate_gradients(product, residual, lambda R: R / diagonal, enough, _MAX_PRODUCTS)
@@ -121,10 +117,6 @@ def _iterate(
     L = np.full_like(S, -np.log(n_classes))
     # A Python float: a NumPy scalar would promote single precision arrays to double.
     rho, z, done = float(problem.cost.mean() / np.sqrt(n_classes)), S, False
-    kept, scale = monitor.resume("admm"), gradient_scale(objective)
-    if kept is not None:
-        Z, S, L, z = (kept.arrays[name] for name in ("Z", "S", "L", "z"))
-        rho = kept.meta["rho"]
     while not done:
         before, z = z, S.copy()
         step = (problem.cost / rho).astype(dtype)
@@ -136,12 +128,8 @@ def _iterate(
         dual = rho * np.sqrt(squares(objective.gather(z - before)))
         Z, S = weights.solve(Z, z - _multipliers(problem, L) / dtype.type(rho), S, rho)
         point = objective.evaluate(Z)
-        residuals = {"primal": primal, "dual": dual, "rho": rho}
-        done = record_gradient(
-            monitor, problem, point.objective, objective.gradient(point), scale, **residuals
-        )
+        gradient = objective.gradient(point)
+        done = record_gradient(monitor, point.objective, gradient, primal=primal, dual=dual, rho=rho)
         if monitor.n_iter <= _MAX_CHANGES:
-            rho *= 2.0 if primal > _APART * dual else 0.5 if dual > _APART * primal else 1.0
-        if not done:
-            monitor.keep("admm", {"Z": Z, "S": S, "L": L, "z": z}, rho=rho)
+            rho *= 2.0 if primal > _MAX_RATIO * dual else 0.5 if dual > _MAX_RATIO * primal else 1.0
     return Z

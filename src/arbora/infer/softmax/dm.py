@@ -116,18 +116,13 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine) -> Softm
         S = [np.zeros((len(cost), problem.n_classes), problem.dtype)]
         a = tighten(S, np.zeros(len(cost), problem.dtype))
         bound, done = _bound(cost, S, a), False
-        kept = blocks.resume(monitor, "dm")
-        if kept is not None:
-            a, bound = kept.arrays["a"], kept.meta["bound"]
         while not done:
             before = bound
             result, lost = blocks.round(a)
-            S = [one - lost[:, None] for one in result.of_rows]
+            S = [scores - lost[:, None] for scores in result.of_rows]
             a = tighten(S, a - lost)
             rest = result.penalty - result.at_labels + float(cost @ lost)
             bound = rest + _bound(cost, S, a)
             softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
-            done = record_round(monitor, problem, before, bound, result.square, softmax=softmax)
-            if not done:
-                blocks.keep(monitor, "dm", {"a": a}, bound=bound)
+            done = record_round(monitor, before, bound, result.square, softmax=softmax)
         return blocks.solution(monitor)

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
-from arbora.arrays import Matrix
+from arbora.arrays import TINY, Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
@@ -33,7 +33,7 @@ _MAX_STEPS = 30  # of Newton's method for a row
 _ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
 _FINE = 1e-2  # relative gap below which steps are fine
 _GAP_RATIO = 0.3  # first guess of the gap after a sweep over the gap that the sweep met
-_SMALLEST_NORM2 = 1e-30
+_MIN_NORM2 = 1e-30
 _ROWS_PER_TASK, _FEATURES_PER_TASK = 1024, 4096
 _PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is estimated, and sweeps it is estimated from
 _WORTH = 40  # expected remaining sweeps above which another method is faster
@@ -90,9 +90,9 @@ def _start(problem: SoftmaxProblem) -> tuple[Matrix, Matrix]:
     half, entropy = squares(Z) / 2, float(xlogy(share, share).sum())
 
     def minus_dual(r: float) -> float:
-        own = 1 - r + r * share
+        probability = 1 - r + r * share  # of the label
         others = r * ((1 - share) * np.log(r) + entropy - xlogy(share, share))
-        return float(r * r * half + count @ (xlogy(own, own) + others))
+        return float(r * r * half + count @ (xlogy(probability, probability) + others))
 
     r = float(minimize_scalar(minus_dual, bounds=(1e-6, 1.0), method="bounded").x)
     Z *= dtype.type(r)
@@ -122,7 +122,6 @@ def solve_dual(
     Parameters
     ----------
     problem : SoftmaxProblem
-        Without a free bias.
     monitor : Monitor
     engine : Engine, optional
         For certificates; sweeps are sequential.
@@ -139,24 +138,15 @@ def solve_dual(
     >>> solution.Z.round(3), solution.converged
     (array([[ 0.521, -0.521]]), True)
     """
-    if problem.free_bias:
-        raise ValueError(
-            "the bias is not regularised, so the dual has no feasible point: use Newton's method."
-        )
     problem = problem._replace(X=sp.csr_array(problem.X), cost=problem.cost.astype(problem.dtype))
     X, labels, cost, dtype = problem.X, problem.labels, problem.cost, problem.dtype
     engine = engine if engine is not None else SerialEngine()
     *shares, bound = class_shares(problem)
     norm2 = np.asarray((X.astype(np.float64) ** 2).sum(axis=1)).ravel()
-    norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
+    norm2 = np.maximum(norm2, _MIN_NORM2).astype(dtype)
     arrays = X.indptr, X.indices, X.data
     rng, gaps, gap_ratio, done = np.random.default_rng(seed), list[float](), _GAP_RATIO, False
-    kept = monitor.resume("dual")
-    if kept is None:
-        Z, L = _start(problem)
-    else:
-        Z, L, gaps, gap_ratio = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["gap_ratio"]
-        rng.bit_generator.state, patient = kept.meta["order"], kept.meta["patient"]
+    Z, L = _start(problem)
     while not done:
         fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
         loss, half, gap = sweep_softmax(
@@ -168,20 +158,12 @@ def solve_dual(
         if gap * gap_ratio <= monitor.tol * objective or monitor.is_last:
             exact, objective = _certify(problem, shares, Z, L, engine)
             exact = gaps[-1] = max(exact, monitor.rounding * objective)
-            gap_ratio = exact / max(gap, np.finfo(np.float64).tiny)
+            gap_ratio = exact / max(gap, TINY)
             done = monitor.record(objective, gap=exact)
         else:
             done = monitor.record(objective, gap=gap, certified=False)
         if not patient and _is_slow(gaps, monitor.tol * objective):
             break
-        if not done:
-            where = {
-                "gaps": gaps,
-                "gap_ratio": gap_ratio,
-                "order": rng.bit_generator.state,
-                "patient": patient,
-            }
-            monitor.keep("dual", {"Z": Z, "L": L}, **where)
     return solution_of(monitor, Z)
 
 
@@ -196,6 +178,6 @@ def _certify(
             X.indptr, X.indices, X.data, cost, labels, *shares, Z, L, rows.start, rows.stop
         )
 
-    found = np.array(engine.map(certify, split(len(L), size=_ROWS_PER_TASK)))
-    loss, gap = found.sum(axis=0).tolist()
+    sums = np.array(engine.map(certify, split(len(L), size=_ROWS_PER_TASK)))
+    loss, gap = sums.sum(axis=0).tolist()
     return gap, loss + squares(Z) / 2

@@ -18,7 +18,6 @@ from arbora.infer.softmax.problem import (
     Objective,
     SoftmaxProblem,
     SoftmaxSolution,
-    gradient_scale,
     record_gradient,
     solution_of,
 )
@@ -54,14 +53,13 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None
         return point.objective, last["gradient"].ravel()
 
     def note(intermediate_result: Any) -> None:  # the line search ends at the last point it evaluated
-        if record_gradient(monitor, problem, float(intermediate_result.fun), last["gradient"], scale):
+        if record_gradient(monitor, float(intermediate_result.fun), last["gradient"]):
             raise StopIteration
 
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        scale = gradient_scale(objective)
         options: Any = {"maxiter": monitor.max_iter, "maxcor": PAIRS, "maxls": _MAX_SEARCHES, "gtol": 0.0}
         options |= {"ftol": 0.0, "maxfun": 100 * monitor.max_iter}
-        found = minimize(
+        result = minimize(
             value_and_gradient,
             np.zeros(shape).ravel(),
             jac=True,
@@ -70,6 +68,6 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None
             options=options,
         )
     if not monitor.n_iter:  # the start is the optimum
-        value, gradient = value_and_gradient(found.x)
-        record_gradient(monitor, problem, value, gradient.reshape(shape), scale)
-    return solution_of(monitor, found.x.reshape(shape))
+        value, gradient = value_and_gradient(result.x)
+        record_gradient(monitor, value, gradient.reshape(shape))
+    return solution_of(monitor, result.x.reshape(shape))

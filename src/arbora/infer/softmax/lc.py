@@ -68,7 +68,6 @@ class BlockRows(NamedTuple):
     squared: Any  # X' with squared entries
     labels: NDArray[np.integer[Any]]
     cost: Matrix
-    free_bias: bool
 
 
 class Block(NamedTuple):
@@ -92,7 +91,7 @@ def prepare(problem: SoftmaxProblem) -> BlockRows:
     transposed: Any = X.T
     if sp.issparse(X):
         transposed = sp.csr_array(transposed)
-    return BlockRows(X, transposed, transposed**2, problem.labels, cost, problem.free_bias)
+    return BlockRows(X, transposed, transposed**2, problem.labels, cost)
 
 
 def _gather(transposed: Any, R: Matrix) -> Matrix:
@@ -100,7 +99,7 @@ def _gather(transposed: Any, R: Matrix) -> Matrix:
 
 
 def rows_of(rows: BlockRows, columns: slice) -> Ints:
-    """BlockRows whose class is in a block."""
+    """Rows whose class is in a block."""
     return np.flatnonzero((rows.labels >= columns.start) & (rows.labels < columns.stop))
 
 
@@ -108,11 +107,12 @@ def _linear(rows: BlockRows, columns: slice) -> Matrix:
     """Linear term of every class of a block: the sum of its rows times their costs."""
     here = rows_of(rows, columns)
     shape = len(here), columns.stop - columns.start
-    at = sp.csr_array(
-        (rows.cost[here], (np.arange(len(here)), rows.labels[here] - columns.start)), shape=shape
-    )
+    entries = rows.cost[here], (np.arange(len(here)), rows.labels[here] - columns.start)
+    indicator = sp.csr_array(entries, shape=shape)
     X: Any = rows.X[here]
-    return np.asarray((sp.csr_array(X.T) @ at).toarray() if sp.issparse(rows.X) else (at.T @ X).T)
+    return np.asarray(
+        (sp.csr_array(X.T) @ indicator).toarray() if sp.issparse(rows.X) else (indicator.T @ X).T
+    )
 
 
 def _newton_step(rows: BlockRows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> Matrix:
@@ -151,8 +151,6 @@ def visit(
     W = np.ascontiguousarray(W)
     deviation = W if V is None else W - V
     ridge = np.full((len(W), np.size(weight)), weight, W.dtype)
-    if rows.free_bias:
-        ridge[-1] = 0
     cost, linear, S = rows.cost[:, None], _linear(rows, columns), scores(rows.X, W)
     value, slope, bend = curve(S - shift[:, None])
     gradient = ridge * deviation - linear + _gather(rows.transposed, cost * slope)

@@ -4,7 +4,7 @@ The problem is that of `arbora.infer.softmax.problem`, the method that of `arbor
 with the diagonal of the Hessian. Dense features are first rotated to be uncorrelated, if they are few: the penalty
 does not change, and the Hessian is then close to its diagonal.
 
-`solver="auto"` uses this method for dense rows and for a free bias, and where coordinate ascent in the dual is slow.
+`solver="auto"` uses this method for dense rows, and where coordinate ascent in the dual is slow.
 
 Over a tree the objective is that of `arbora.infer.tree.map` with the softmax likelihood and one precision per node.
 Both share `newton_cg` and `Likelihood`, but not the unknowns; the docstring of that module has the measurements.
@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
-from arbora.core.checkpoint import Piece
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.trace import Trace
@@ -27,7 +26,6 @@ from arbora.infer.softmax.problem import (
     Point,
     SoftmaxProblem,
     SoftmaxSolution,
-    gradient_scale,
     record_gradient,
     solution_of,
 )
@@ -37,14 +35,11 @@ _PATIENCE = 5  # steps without a smaller gradient or objective, after which only
 
 
 def _rotation(problem: SoftmaxProblem) -> Matrix | None:
-    """Eigenvectors of X'X for few dense features; a free bias is left as it is. None for no rotation."""
+    """Eigenvectors of X'X, weighted by the costs, for few dense features. None for no rotation."""
     X = problem.X
     if sp.issparse(X) or X.shape[1] > _MAX_ROTATED:
         return None
-    n = X.shape[1] - problem.free_bias
-    rotation = np.eye(X.shape[1], dtype=X.dtype)
-    rotation[:n, :n] = np.linalg.eigh((X[:, :n].T * problem.cost.astype(X.dtype)) @ X[:, :n])[1]
-    return rotation
+    return np.ascontiguousarray(np.linalg.eigh((X.T * problem.cost.astype(X.dtype)) @ X)[1])
 
 
 def _is_stuck(trace: Trace, rounding: float) -> bool:
@@ -62,7 +57,6 @@ def solve_newton(
     monitor: Monitor,
     engine: Engine | None = None,
     start: Matrix | None = None,
-    kept: Piece | None = None,
 ) -> SoftmaxSolution:
     """Minimise by Newton's method.
 
@@ -73,8 +67,6 @@ def solve_newton(
     engine : Engine, optional
     start : ndarray of shape (n_weights, n_parts), optional
         Where to begin, unless zero is better.
-    kept : Piece, optional
-        State of an interrupted fit, from `monitor.resume`. The fit continues from there.
 
     Examples
     --------
@@ -85,40 +77,26 @@ def solve_newton(
     (array([[ 0.521, -0.521]]), True)
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        rotation = _rotation(problem) if kept is None else kept.arrays.get("rotation")
-        rotated = problem if rotation is None else problem._replace(X=problem.X @ rotation)
+        rotation = _rotation(problem)
         Z = np.zeros(problem.shape, problem.dtype) if start is None else start
-        if kept is not None:
-            Z = kept.arrays["Z"]
-        elif rotation is not None:
-            Z = rotation.T @ Z
-        Z = _minimise(Objective(rotated, engine), monitor, Z, rotation, resumed=kept is not None)
-        return solution_of(monitor, Z if rotation is None else rotation @ Z)
+        if rotation is None:
+            return solution_of(monitor, _minimise(Objective(problem, engine), monitor, Z))
+        rotated = problem._replace(X=problem.X @ rotation)
+        Z = _minimise(Objective(rotated, engine), monitor, rotation.T @ Z)
+        return solution_of(monitor, rotation @ Z)
 
 
-def _minimise(
-    objective: Objective, monitor: Monitor, Z: Matrix, rotation: Matrix | None, resumed: bool
-) -> Matrix:
-    problem, scale = objective.problem, gradient_scale(objective)
+def _minimise(objective: Objective, monitor: Monitor, Z: Matrix) -> Matrix:
+    problem = objective.problem
     rounding = ROUNDING * float(np.finfo(problem.dtype).eps)
-    beside = {} if rotation is None else {"rotation": rotation}
     point = objective.evaluate(Z)
     if point.objective > float(problem.cost.sum()) * np.log(problem.n_classes):
         point = objective.evaluate(np.zeros_like(Z))
 
     def done(point: Point, gradient: Matrix, decrement: float) -> bool:
-        nonlocal resumed
-        if resumed:  # the first point is recorded already
-            resumed = False
-            return False
-        if record_gradient(monitor, problem, point.objective, gradient, scale):
-            return True
-        monitor.keep("newton", {"Z": point.x, **beside})
-        return _is_stuck(monitor.trace, rounding)
+        return record_gradient(monitor, point.objective, gradient) or _is_stuck(monitor.trace, rounding)
 
     def target(point: Point) -> float:
-        if problem.free_bias:
-            return monitor.tol * scale
         return float(np.sqrt(2 * monitor.tol * point.objective))  # the norm of a gradient at this gap
 
     return newton_cg(objective, point, done, target=target)[0].x

@@ -33,8 +33,8 @@ from arbora.arrays import Array, Matrix
 from arbora.core.chunks import split
 from arbora.infer.softmax.problem import SoftmaxProblem, squares
 
-_AT_ONCE = 1 << 23  # numbers in double precision of a solve
-_SPARSE = 0.1  # share of entries below which a system is solved as a sparse one
+_NUMBERS_PER_CHUNK = 1 << 23  # numbers in double precision of a solve
+_MAX_DENSITY = 0.1  # share of entries below which a system is solved as a sparse one
 
 
 class Shared(NamedTuple):
@@ -83,7 +83,7 @@ class _System:
 
     def __init__(self, A: Any) -> None:
         n = A.shape[0]
-        self.sparse = hasattr(A, "nnz") and A.nnz < _SPARSE * n * n
+        self.sparse = hasattr(A, "nnz") and A.nnz < _MAX_DENSITY * n * n
         self.factor: Any = None
         if n and self.sparse:
             symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
@@ -94,7 +94,7 @@ class _System:
     def solve(self, B: Matrix) -> Matrix:
         """Solve for the columns of B, some at a time, in the precision of B."""
         U = np.empty_like(B)
-        for some in split(B.shape[1], size=max(1, _AT_ONCE // max(1, len(B)))) if len(B) else []:
+        for some in split(B.shape[1], size=max(1, _NUMBERS_PER_CHUNK // max(1, len(B)))) if len(B) else []:
             part = np.ascontiguousarray(B[:, some], np.float64)
             U[:, some] = self.factor.solve(part) if self.sparse else cho_solve(self.factor, part)
         return U
@@ -118,7 +118,7 @@ class Penalty:
     """
 
     def __init__(self, problem: SoftmaxProblem) -> None:
-        self.free_bias, self.shared = problem.free_bias, None
+        self.shared = None
         n_classes, dtype = problem.n_classes, problem.dtype
         self.total = float(n_classes)  # of the entries of K^-1
         self.centre = np.full(n_classes, 1 / n_classes, dtype)  # the common weights are W centre
@@ -131,24 +131,19 @@ class Penalty:
             self.centre = (sums / self.total).astype(dtype)
             self.lift = ones.astype(dtype)
 
-    def regularised(self, W: Matrix) -> Matrix:
-        """Rows of W, one per feature, that are regularised."""
-        return W[: len(W) - self.free_bias]
-
     def strength(self, columns: slice) -> Any:
         """Weight of the penalty of some classes, given the shared parts."""
         return 1.0 if self.shared is None else 1 / self.shared.own[columns]
 
     def value(self, W: Matrix, columns: slice) -> float:
         """Penalty of the weights of some classes for U = 0."""
-        W = self.regularised(W)
         if self.shared is None:
             return squares(W) / 2
         return float(np.einsum("jk,jk->k", W, W, dtype=np.float64) @ (1 / self.shared.own[columns])) / 2
 
     def of_common(self, common: Matrix) -> float:
         """Decrease of the penalty when the weights `common` are subtracted from all classes."""
-        return self.total * squares(self.regularised(common[:, None])) / 2
+        return self.total * squares(common[:, None]) / 2
 
 
 class Tied(NamedTuple):
@@ -173,7 +168,7 @@ class ShardParts:
 
     def __init__(self, penalty: Penalty, classes: slice) -> None:
         assert penalty.shared is not None
-        self.penalty, (own, shares) = penalty, penalty.shared
+        own, shares = penalty.shared
         here = shares[:, classes]
         n_here, n_all = np.asarray((here != 0).sum(axis=1)), np.asarray((shares != 0).sum(axis=1))
         local = np.flatnonzero((n_here > 0) & (n_here == n_all))
@@ -227,9 +222,8 @@ class ShardParts:
         n = self.n_local
         local = self._system.solve(B[:n])
         rest = B[n:] - self._across.T.astype(B.dtype) @ local
-        last = B.shape[1] - self.penalty.free_bias
-        taken = float(np.einsum("aj,aj->", B[:n, :last], local[:, :last], dtype=np.float64))
-        return local, Tied(rest, H[n:], -taken / 2, squares(H[:n]))
+        gain = float(np.einsum("aj,aj->", B[:n], local, dtype=np.float64))
+        return local, Tied(rest, H[n:], -gain / 2, squares(H[:n]))
 
 
 class CrossingParts:
@@ -244,23 +238,24 @@ class CrossingParts:
     """
 
     def __init__(self, penalty: Penalty, shard_classes: list[slice]) -> None:
-        self.penalty = penalty
         seen = [ShardParts(penalty, classes) for classes in shard_classes] if len(shard_classes) > 1 else []
-        self.ids = np.unique(np.concatenate([one.crossing_ids for one in seen])) if seen else np.empty(0, int)
-        self.rows = [np.searchsorted(self.ids, one.crossing_ids) for one in seen] or [np.empty(0, int)]
+        ids = [parts.crossing_ids for parts in seen] or [np.empty(0, np.int64)]
+        self.ids = np.unique(np.concatenate(ids))
+        self.rows = [np.searchsorted(self.ids, crossing) for crossing in ids]
         A = np.zeros((len(self.ids), len(self.ids)))
-        for rows, one in zip(self.rows, seen, strict=False):  # no part crosses if there is one shard
-            A[np.ix_(rows, rows)] += one.schur
+        for rows, parts in zip(self.rows, seen, strict=False):  # no part crosses if there is one shard
+            A[np.ix_(rows, rows)] += parts.schur
         self._system = _System(A)
 
     def solve(self, tied: list[Tied]) -> tuple[list[Matrix], float, float]:
         """Weights of the crossing parts for each shard; penalty and squared gradient of all shared parts."""
         n_weights, dtype = tied[0].of_crossing.shape[1], tied[0].of_crossing.dtype
         R, H = np.zeros((2, len(self.ids), n_weights), dtype)
-        for rows, one in zip(self.rows, tied, strict=True):
-            R[rows] += one.of_crossing
-            H[rows] += one.gradients
-        U, last = self._system.solve(R), n_weights - self.penalty.free_bias
-        taken = float(np.einsum("aj,aj->", R[:, :last], U[:, :last], dtype=np.float64))
-        penalty = sum(one.penalty for one in tied) - taken / 2
-        return [U[rows] for rows in self.rows], penalty, sum(one.square for one in tied) + squares(H)
+        for rows, of_shard in zip(self.rows, tied, strict=True):
+            R[rows] += of_shard.of_crossing
+            H[rows] += of_shard.gradients
+        U = self._system.solve(R)
+        gain = float(np.einsum("aj,aj->", R, U, dtype=np.float64))
+        penalty = sum(of_shard.penalty for of_shard in tied) - gain / 2
+        square = sum(of_shard.square for of_shard in tied) + squares(H)
+        return [U[rows] for rows in self.rows], penalty, square

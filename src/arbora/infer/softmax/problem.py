@@ -6,8 +6,8 @@ With rows x_i of class y_i and cost c_i (C times the weight of the row), scores 
 
 F holds the shares of the classes in the parts Z of a label structure, so that 1/2 ||Z||^2, minimised over all Z with
 the same W, is the recursive penalty 1/2 tr(W (F'F)^-1 W'). Without a structure F is the identity, and this is the
-problem of scikit-learn's `LogisticRegression`. The bias is the weight of a constant feature, the last one. It is
-regularised like the other weights, or, if it is free, not at all.
+problem of scikit-learn's `LogisticRegression` without a bias. A bias is the weight of a constant feature, the last
+one, and regularised like the other weights.
 
 The dual is a problem in a distribution p_i over the classes for every row,
 
@@ -17,9 +17,6 @@ where H is the entropy. For *any* Z, the distributions softmax(s_i) are a point 
 their conjugates. The duality gap there is known exactly and is never negative: half the square of the gradient,
 
     P(Z) - D(softmax(s)) = 1/2 ||Z - U F'||^2 = 1/2 ||gradient||^2.
-
-A free bias has no such gap, because its gradient would have to be exactly zero. The norm of the gradient, relative to
-that at zero weights, is used instead.
 
 The solvers: `dual` (coordinate ascent in the dual), `newton`, `lc` and `dm` (bounds that split over the classes, run
 by `shards`), `admm` and `lbfgs`; `solve` chooses one.
@@ -34,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.arrays import TINY, Matrix
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
@@ -42,7 +39,7 @@ from arbora.core.products import csr_matmul
 from arbora.infer.likelihood import Likelihood
 from arbora.infer.newton_cg import Expansion, Map
 
-_CHUNK = 1024  # dense rows of a product
+_ROWS_PER_CHUNK = 1024  # dense rows of a product
 
 
 class SoftmaxProblem(NamedTuple):
@@ -58,8 +55,6 @@ class SoftmaxProblem(NamedTuple):
     n_classes : int
     factor : CSR array of shape (n_parts, n_classes), optional
         Shares of the classes in the parts. None for flat classes.
-    free_bias : bool
-        True if the weight of the last feature is not regularised.
     """
 
     X: Any
@@ -67,7 +62,6 @@ class SoftmaxProblem(NamedTuple):
     cost: Matrix
     n_classes: int
     factor: sp.csr_array | None = None
-    free_bias: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -89,7 +83,7 @@ class SoftmaxProblem(NamedTuple):
 
 
 class SoftmaxSolution(NamedTuple):
-    """Parts, objective, absolute duality gap (NaN where there is none) and norm of the gradient.
+    """Parts, objective, absolute duality gap, and norm of the gradient (NaN if the solver did not compute it).
 
     With `of_classes`, `Z` holds the weights of the classes, Z F, instead of the parts.
     """
@@ -126,7 +120,7 @@ def scores(X: Any, W: Matrix, engine: Engine | None = None) -> Matrix:
     if sp.issparse(X):
         rows: Any = X
         return csr_matmul(rows, np.ascontiguousarray(W), engine)
-    parts = (engine or SerialEngine()).map(lambda rows: X[rows] @ W, split(X.shape[0], size=_CHUNK))
+    parts = (engine or SerialEngine()).map(lambda rows: X[rows] @ W, split(X.shape[0], size=_ROWS_PER_CHUNK))
     return np.vstack(parts) if parts else np.empty((0, W.shape[1]), W.dtype)
 
 
@@ -188,22 +182,18 @@ class Objective:
         X = self.problem.X
         if sp.issparse(X):
             return self.share(csr_matmul(self.rows.transposed, R, self.engine))
-        chunks = split(len(R), size=_CHUNK)
+        chunks = split(len(R), size=_ROWS_PER_CHUNK)
         return self.share(np.asarray(sum(self.engine.map(lambda rows: X[rows].T @ R[rows], chunks))))
-
-    def regularised(self, Z: Matrix) -> Matrix:
-        """Rows of Z that are regularised."""
-        return Z[:-1] if self.problem.free_bias else Z
 
     def evaluate(self, Z: Matrix, near: Point | None = None) -> Point:
         """Objective and probabilities."""
         loss, P = self.rows.evaluate(self.weights(Z))
-        return Point(Z, loss + squares(self.regularised(Z)) / 2, P)
+        return Point(Z, loss + squares(Z) / 2, P)
 
     def gradient(self, point: Point) -> Matrix:
         """First derivative by the parts."""
         G = self.share(self.rows.gradient(point.P))
-        self.regularised(G)[:] += self.regularised(point.x)
+        G += point.x
         return G
 
     def expand(self, point: Point) -> Expansion:
@@ -218,7 +208,7 @@ class Objective:
     def hessian_product(self, point: Point, E: Matrix) -> Matrix:
         """Product of the Hessian with a change E of the parts."""
         G = self.share(self.rows.curve(point.P, self.weights(E)))
-        self.regularised(G)[:] += self.regularised(E)
+        G += E
         return G
 
     def diagonal(self, point: Point) -> Matrix:
@@ -226,49 +216,24 @@ class Objective:
         D = self.rows.diagonal(point.P)
         if self._factor is not None:
             D = np.ascontiguousarray((self._factor**2 @ D.T).T)
-        self.regularised(D)[:] += 1
-        # The curvature of a free bias underflows where a class is almost certain everywhere.
-        return np.asarray(np.maximum(D, np.finfo(D.dtype).tiny))
+        D += 1
+        return D
 
 
-def gradient_scale(objective: Objective) -> float:
-    """Norm of the gradient at zero weights, the scale of gradients with a free bias; 1 where there is a duality gap.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X, labels = np.array([[1.0, 1.0], [-1.0, 1.0]]), np.array([0, 1])
-    >>> problem = SoftmaxProblem(X, labels, np.ones(2), 2, free_bias=True)
-    >>> round(gradient_scale(Objective(problem)), 4)
-    1.4142
-    """
-    problem = objective.problem
-    if not problem.free_bias:
-        return 1.0
-    zero = objective.evaluate(np.zeros(problem.shape, problem.dtype))
-    return float(np.sqrt(squares(objective.gradient(zero))))
-
-
-def record_gradient(
-    monitor: Monitor, problem: SoftmaxProblem, value: float, gradient: Matrix, scale: float, **extra: Any
-) -> bool:
-    """Record an iteration by its gradient: the duality gap, or with a free bias the norm relative to `scale`.
+def record_gradient(monitor: Monitor, value: float, gradient: Matrix, **extra: Any) -> bool:
+    """Record an iteration by its gradient, which certifies the duality gap.
 
     Examples
     --------
     >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
     >>> monitor = Monitor(tol=0.1, max_iter=10)
-    >>> record_gradient(monitor, problem, 50.0, np.array([[3.0, 4.0]]), scale=1.0)
+    >>> record_gradient(monitor, 50.0, np.array([[3.0, 4.0]]))
     False
     >>> monitor.gap, monitor.trace.last["gradient_norm"]
     (12.5, 5.0)
     """
     square = squares(gradient)
-    norm = float(np.sqrt(square))
-    if problem.free_bias:
-        return monitor.record(value, change=norm / max(scale, TINY), gradient_norm=norm, **extra)
-    return monitor.record(value, gap=square / 2, gradient_norm=norm, **extra)
+    return monitor.record(value, gap=square / 2, gradient_norm=float(np.sqrt(square)), **extra)
 
 
 def solution_of(monitor: Monitor, Z: Any, of_classes: bool = False) -> SoftmaxSolution:

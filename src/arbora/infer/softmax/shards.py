@@ -30,7 +30,6 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
-from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
@@ -51,7 +50,7 @@ from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tie
 from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes, pruned
 
-_AT_ONCE = 1 << 26  # weights that are gathered in one step
+_WEIGHTS_PER_STEP = 1 << 26  # that are gathered from the shards
 
 
 class Bound(NamedTuple):
@@ -135,9 +134,9 @@ class ClassShard:
             if common is not None:
                 self.W -= common[:, None]
             visits = self.engine.imap(lambda columns: self._visit(columns, shift, U), self.columns)
-            found = self._added(visits, sums)
+            block_sums = self._added(visits, sums)
             result = [
-                (part, add_leaves(part, found, partial(add_sums, bound=self.bound)))
+                (part, add_leaves(part, block_sums, partial(add_sums, bound=self.bound)))
                 for part in largest_nodes(range(len(self.all_columns)), self.blocks)
             ]
             if self.parts is None or sums is None:
@@ -226,35 +225,33 @@ class ClassBlocks:
         self.common: Matrix | None = None
         self.parts = None if self.penalty.shared is None else CrossingParts(self.penalty, self.columns)
         self.crossing: list[Matrix] | None = None
-        self.alone = (
-            engine.shares_memory and len(self.block_ranges) == 1
-        )  # one shard has all classes, in this process
 
     def round(self, shift: Matrix) -> tuple[RoundSums, Matrix]:
         """Visit all blocks; return their sums, and per row the score of the common weights, to be subtracted."""
-        each = None if self.crossing is None else [(one,) for one in self.crossing]
+        each = None if self.crossing is None else [(weights,) for weights in self.crossing]
         answers = self.shards.step("round", shift, self.common, each=each)
         nodes = dict(chain.from_iterable(result for result, _ in answers))
         result = add_nodes(self.all_blocks, nodes, partial(add_sums, bound=self.bound))
         self.common = result.common
         penalty, square = result.penalty - self.penalty.of_common(result.common), result.square
         if self.parts is not None:
-            self.crossing, of_shared, more = self.parts.solve([tied for _, tied in answers])
-            penalty, square = penalty + of_shared, square + more
+            self.crossing, of_shared, shared_square = self.parts.solve([tied for _, tied in answers])
+            penalty, square = penalty + of_shared, square + shared_square
         lost = scores(self.rows.X, result.common[:, None], self.engine).ravel()
         return result._replace(penalty=penalty, square=square), lost
 
     def weights(self, below: Matrix | None = None) -> Any:
-        """Weights of all classes: the array of a single local shard, or copies, gathered some features at a time.
+        """Weights of all classes: the array of the only shard of this process, or copies, some features at a time.
 
         Copies are written feature by feature, so that a file is written sequentially. With `below`, a threshold per
         feature, the copies are sparse and hold the weights that are larger.
         """
         assert self.common is not None
-        if self.alone:
-            return np.asarray(self.shards.step("hand_over", self.common)[0])
+        shard = self.shards.only()
+        if shard is not None:
+            return shard.hand_over(self.common)
         n_weights = self.rows.X.shape[1]
-        parts = split(n_weights, size=max(1, _AT_ONCE // self.n_classes))
+        parts = split(n_weights, size=max(1, _WEIGHTS_PER_STEP // self.n_classes))
         if below is not None:
             rows: Any = [sp.hstack(list(self._ask(part, below)), format="csr") for part in parts]
             return sp.csr_array(sp.vstack(rows, format="csr"))
@@ -275,21 +272,6 @@ class ClassBlocks:
     def solution(self, monitor: Monitor, below: Matrix | None = None) -> SoftmaxSolution:
         """Return the solution with the weights of the classes."""
         return solution_of(monitor, self.weights(below), of_classes=True)
-
-    def resume(self, monitor: Monitor, solver: str) -> Piece | None:
-        """Restore the weights that `keep` saved; None if there are none."""
-        kept = monitor.resume(solver)
-        if kept is not None:
-            self.shards.step("restore", (kept.arrays.pop("W"), kept.arrays.pop("local", None)))
-            self.common = kept.arrays.pop("common")
-        return kept
-
-    def keep(self, monitor: Monitor, solver: str, arrays: dict[str, Matrix], **meta: float) -> None:
-        """Save the weights, if one local shard has all classes, with the other arrays of the solver."""
-        if self.alone and self.common is not None:
-            W, local = self.shards.ask(0, "state")
-            shared = {} if local is None else {"local": local}  # nothing crosses
-            monitor.keep(solver, {"W": W, "common": self.common, **shared, **arrays}, **meta)
 
     def __enter__(self) -> ClassBlocks:
         return self
@@ -325,29 +307,17 @@ def solve_lc(
         cost = blocks.rows.cost.astype(np.float64)
         xi = np.full(len(cost), np.log(problem.n_classes), problem.dtype)
         objective, done = float(cost @ xi), False
-        kept = blocks.resume(monitor, "lc")
-        if kept is not None:
-            xi, objective = kept.arrays["xi"], kept.meta["objective"]
         while not done:
             before = objective
             result, lost = blocks.round(xi)
             xi = log_total(result.of_rows)
             objective = result.penalty + float(cost @ xi) - result.at_labels
             xi -= lost
-            done = record_round(monitor, problem, before, objective, result.square)
-            if not done:
-                blocks.keep(monitor, "lc", {"xi": xi}, objective=objective)
+            done = record_round(monitor, before, objective, result.square)
         return blocks.solution(monitor, below)
 
 
-def record_round(
-    monitor: Monitor, problem: SoftmaxProblem, before: float, value: float, square: float, **extra: Any
-) -> bool:
+def record_round(monitor: Monitor, before: float, value: float, square: float, **extra: Any) -> bool:
     """Record a round by the gradient at its start, which bounds the optimum for the weights at its end too."""
-    norm = float(np.sqrt(square))
-    if problem.free_bias:
-        first = monitor.trace["gradient_norm"][0] if monitor.n_iter else norm  # there the weights are zero
-        change = norm / max(float(first), np.finfo(np.float64).tiny)
-        return monitor.record(value, change=change, gradient_norm=norm, **extra)
     gap = max(value - before + square / 2, monitor.rounding * abs(value))
-    return monitor.record(value, gap=gap, gradient_norm=norm, **extra)
+    return monitor.record(value, gap=gap, gradient_norm=float(np.sqrt(square)), **extra)

@@ -101,8 +101,7 @@ def dual_memory(problem: MapProblem, n_seen: int, itemsize: int, engine: Engine)
     triple = itemsize + 5  # a multiplier with its row and column
     # The multipliers of a wave are kept beside those before it until the shared parts are updated.
     n_bytes = len(layout.shared) * width * itemsize
-    if engine.shares_memory:
-        n_bytes += triple * n_samples * (n_classes + n_block * max(map(len, layout.waves)))
+    n_bytes += engine.bytes_here(triple * n_samples * (n_classes + n_block * max(map(len, layout.waves))))
     visit = n_block * (n_samples * (2 * itemsize + triple) + 2 * width * itemsize)
     return int(n_bytes + min(engine.n_workers, len(layout.blocks)) * visit)
 
