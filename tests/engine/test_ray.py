@@ -131,12 +131,9 @@ def fit_on(engine, model, X, y):
         return model.fit(X, y)
 
 
-def in_two_shards(monkeypatch, model, X, y):
+def in_two_shards(model, X, y):
     """Fit a model in two shards of this process: what a cluster of two workers has to give, to the last bit."""
-    with monkeypatch.context() as patch:
-        if hasattr(type(model), "_training_engine"):
-            patch.setattr(type(model), "_training_engine", lambda self: TwoShards())
-        return fit_on(TwoShards(), model, X, y)
+    return fit_on(TwoShards(), model, X, y)
 
 
 def test_shards_take_steps_and_raise_their_own_errors(tmp_path):
@@ -261,10 +258,10 @@ def filed():
     return X, [f"{name % 10}/{name}" for name in y], tree
 
 
-def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, monkeypatch, tmp_path):
+def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, tmp_path):
     X, y, tree = filed
     arguments = {"structure": tree, "coupling": 1.0, "solver": "lc", "tol": 1e-2}
-    here = in_two_shards(monkeypatch, MultinomialLogistic(**arguments), X, y)
+    here = in_two_shards(MultinomialLogistic(**arguments), X, y)
     kill_in(4)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path / "made" / "when needed")
     there = fit_on(engine, MultinomialLogistic(**arguments), X, y)
@@ -276,11 +273,11 @@ def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, mo
     assert there.objective_ == pytest.approx(alone.objective_, rel=1e-2)
 
 
-def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in, monkeypatch):
+def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in):
     X, y, tree = filed
     arguments = {"structure": tree, "tol": 1e-2, "calibration": None, "random_state": 0}
     here = RecursiveSVC(**arguments).fit(X, y)
-    cut = in_two_shards(monkeypatch, RecursiveSVC(**arguments), X, y)
+    cut = in_two_shards(RecursiveSVC(**arguments), X, y)
     kill_in(4)
     there = fit_on(Killing(n_shards=2, checkpoint_every=3), RecursiveSVC(**arguments), X, y)
     assert Killing.last.n_restarts == 1
@@ -290,12 +287,12 @@ def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in, mon
 
 
 def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
-    filed, kill_in, interrupt_in, monkeypatch, tmp_path
+    filed, kill_in, interrupt_in, tmp_path
 ):
     X, y, tree = filed
     arguments = {"structure": tree, "likelihood": "logistic"}
     here = HierarchicalBayesClassifier(**arguments).fit(X, y)
-    cut = in_two_shards(monkeypatch, HierarchicalBayesClassifier(**arguments), X, y)
+    cut = in_two_shards(HierarchicalBayesClassifier(**arguments), X, y)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
     kill_in(4)
     interrupt_in(18)  # after weights were asked for, to estimate precisions
@@ -313,14 +310,12 @@ def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
 
 
-def test_other_losses_on_a_cluster_and_a_resumed_run(filed, interrupt_in, monkeypatch, tmp_path):
+def test_other_losses_on_a_cluster_and_a_resumed_run(filed, interrupt_in, tmp_path):
     X, y, tree = filed
     arguments = {"structure": tree, "tol": 1e-2, "calibration": None, "random_state": 0}
     squared = {"loss": "squared_hinge", **arguments}
     there = fit_on(RayEngine(n_shards=2), RecursiveSVC(**squared), X, y)
-    np.testing.assert_array_equal(
-        there.coef_, in_two_shards(monkeypatch, RecursiveSVC(**squared), X, y).coef_
-    )
+    np.testing.assert_array_equal(there.coef_, in_two_shards(RecursiveSVC(**squared), X, y).coef_)
 
     engine = Killing(n_shards=2, checkpoint_every=2, folder=tmp_path, resume=True)
     interrupt_in(6)
@@ -332,7 +327,7 @@ def test_other_losses_on_a_cluster_and_a_resumed_run(filed, interrupt_in, monkey
     interrupt_in(0)
     there = fit_on(engine, RecursiveLogisticRegression(**arguments), X, y)
     assert Killing.last.begun == [4, 4]
-    cut = in_two_shards(monkeypatch, RecursiveLogisticRegression(**arguments), X, y)
+    cut = in_two_shards(RecursiveLogisticRegression(**arguments), X, y)
     np.testing.assert_array_equal(there.coef_, cut.coef_)
 
 

@@ -86,11 +86,8 @@ def elsewhere(monkeypatch):
     """Train as on a cluster, with shards in this process."""
 
     def train(model, n_shards, X, y):
-        engine = Cut(n_shards, shares_memory=False)
-        if hasattr(type(model), "_training_engine"):
-            monkeypatch.setattr(type(model), "_training_engine", lambda self: engine)
         try:
-            with running(engine=engine):
+            with running(engine=Cut(n_shards, shares_memory=False)):
                 return model.fit(X, y)
         finally:
             monkeypatch.undo()
@@ -574,12 +571,8 @@ class Filing(RayEngine):
 def test_only_the_weights_of_the_model_stay_in_a_file(model, tmp_path):
     X, y, _ = many_classes()
     X = sp.csr_array(sp.hstack([X, sp.csr_array((X.shape[0], 1))]))  # a feature that no document has
-    engine = Filing(n_shards=2, weights=tmp_path)
-    if "engine" in model.get_params():
-        model = clone(model).set_params(engine=engine).fit(X, y)
-    else:
-        with running(engine=engine):
-            model = clone(model).fit(X, y)
+    with running(engine=Filing(n_shards=2, weights=tmp_path)):
+        model = clone(model).fit(X, y)
     (path,) = tmp_path.iterdir()
     np.testing.assert_array_equal(np.load(path)[:-1].T, model.coef_)
 
