@@ -81,14 +81,14 @@ def n_large(labels: np.ndarray) -> int:
 
 
 def measure_table(name: str, method: str, quick: bool) -> dict[str, Any]:
-    (X, y), found = rows_of(name, quick), []
+    (X, y), result = rows_of(name, quick), []
     for seed in range(2 if quick else RUNS):
         started = time.process_time()
         labels = clusters(method, X, int(y.max()) + 1, seed)
         seconds = time.process_time() - started
         report = clustering_report(y, labels)
-        found.append([report.nmi, report.adjusted_rand_index, report.n_clusters, n_large(labels), seconds])
-    means, deviation = np.mean(found, axis=0).tolist(), np.std(found, axis=0).tolist()
+        result.append([report.nmi, report.adjusted_rand_index, report.n_clusters, n_large(labels), seconds])
+    means, deviation = np.mean(result, axis=0).tolist(), np.std(result, axis=0).tolist()
     names = "nmi", "ari", "n_clusters", "n_large", "seconds"
     return {
         **dict(zip(names, means, strict=True)),
@@ -99,7 +99,7 @@ def measure_table(name: str, method: str, quick: bool) -> dict[str, Any]:
 
 def measure_density(name: str, method: str, quick: bool) -> dict[str, Any]:
     """Fit on four fifths of the rows: ARI of these, mean log-density of the others in standardised features."""
-    (X, y), found = rows_of(name, quick), []
+    (X, y), result = rows_of(name, quick), []
     for seed in range(1 if quick else SPLITS):
         order = np.random.default_rng(seed).permutation(len(X))
         train, test = np.split(order, [len(X) * 4 // 5])
@@ -110,13 +110,13 @@ def measure_density(name: str, method: str, quick: bool) -> dict[str, Any]:
         seconds = time.process_time() - started
         labels = model.labels_ if hasattr(model, "labels_") else model.predict(Z[train])
         ari = clustering_report(y[train], labels).adjusted_rand_index
-        found.append([model.score(Z[test]), ari, n_large(labels), seconds])
-    return dict(zip(("score", "ari", "n_large", "seconds"), np.mean(found, axis=0).tolist(), strict=True))
+        result.append([model.score(Z[test]), ari, n_large(labels), seconds])
+    return dict(zip(("score", "ari", "n_large", "seconds"), np.mean(result, axis=0).tolist(), strict=True))
 
 
 def measure_rings(method: str, quick: bool) -> dict[str, Any]:
     """Figure 2: the half rings, with the paper's c = 0.1, margin 5, v = 0.01."""
-    (X, y), found = rows_of("halfcircles_synth"), []
+    (X, y), result = rows_of("halfcircles_synth"), []
     for seed in range(2 if quick else RUNS):
         start: Any = np.zeros(len(X)) if "one cluster" in method else 20
         params: dict[str, Any] = {"init": start, "prior": SAMPLED}
@@ -125,8 +125,8 @@ def measure_rings(method: str, quick: bool) -> dict[str, Any]:
         model = margins(seed, c=0.1, margin=5.0, **params) if "DPMMGM" in method else process(seed, **params)
         labels = model.fit(X).labels_
         report = clustering_report(y, labels)
-        found.append([report.n_clusters, report.nmi, report.adjusted_rand_index])
-    return dict(zip(("n_clusters", "nmi", "ari"), np.mean(found, axis=0).tolist(), strict=True))
+        result.append([report.n_clusters, report.nmi, report.adjusted_rand_index])
+    return dict(zip(("n_clusters", "nmi", "ari"), np.mean(result, axis=0).tolist(), strict=True))
 
 
 def measure_grid(name: str, c: float, margin: float, quick: bool) -> dict[str, Any]:
@@ -155,12 +155,12 @@ def measure_speed(what: str, quick: bool) -> dict[str, Any]:
     sampling = {"n_warmup": sweeps - 10, "n_samples": 10, "n_chains": 1}
     model = process(0, init=y, sampling=sampling).fit(X)
     seconds = time.process_time() - started
-    found = {
+    result = {
         "seconds": seconds,
         "wall": time.perf_counter() - wall,
         "n_large": float(model.n_large_clusters_),
     }
-    return {**found, "per_sweep": seconds / sweeps, "n_clusters": float(model.n_clusters_)}
+    return {**result, "per_sweep": seconds / sweeps, "n_clusters": float(model.n_clusters_)}
 
 
 def measure(key: str, quick: bool) -> dict[str, Any]:
@@ -185,26 +185,26 @@ KINDS = [(K, m, moves) for K in ("DP", "K = 3") for m in ("plain", "margin") for
 
 def keys(names: list[str]) -> list[str]:
     """Names of all cells; the short ones first."""
-    found = ["speed | 16,000 x 10", "speed | 70,000 x 20", *(f"rings | {method}" for method in RINGS)]
-    found += [f"exact | {K} | {m} | {moves}" for K, m, moves in KINDS]
-    found += [
+    result = ["speed | 16,000 x 10", "speed | 70,000 x 20", *(f"rings | {method}" for method in RINGS)]
+    result += [f"exact | {K} | {m} | {moves}" for K, m, moves in KINDS]
+    result += [
         f"geweke | {form} | {K} | {m}" for form in FORMS for K in ("DP", "K = 3") for m in ("plain", "margin")
     ]
     table = [name for name in TABLE if name in names]
-    found += [f"density | {name} | {method}" for name in names for method in DENSITIES]
-    found += [
+    result += [f"density | {name} | {method}" for name in names for method in DENSITIES]
+    result += [
         f"table | {name} | {method}" for name in sorted(table, key="satimage".__eq__) for method in METHODS
     ]
-    found += [f"grid | {name} | {c:g} | {width:g}" for name in ("s1",) if name in names for c, width in GRID]
-    return found
+    result += [f"grid | {name} | {c:g} | {width:g}" for name in ("s1",) if name in names for c, width in GRID]
+    return result
 
 
 def cell(cells: Cells, key: str, show: Callable[[dict[str, Any]], str]) -> str:
-    found = cells.kept(key)
-    if found is None or found["status"] != DONE:
-        return summary(found)
-    return show(found) + (
-        " †" if is_earlier(found) and (uses_defaults(key) or key.startswith("density")) else ""
+    result = cells.kept(key)
+    if result is None or result["status"] != DONE:
+        return summary(result)
+    return show(result) + (
+        " †" if is_earlier(result) and (uses_defaults(key) or key.startswith("density")) else ""
     )
 
 
@@ -213,8 +213,8 @@ def table_of(cells: Cells, names: list[str], measure: str) -> Table:
     for name in names:
         line = [SOURCES[name].title + (" (set aside)" if name in SET_ASIDE else "")]
         for method in METHODS:
-            known = SOURCES[name].published.get(PUBLISHED_AS.get(method, ""))
-            beside = f" ({known:.2f})" if measure == "nmi" and known is not None else ""
+            published = SOURCES[name].published.get(PUBLISHED_AS.get(method, ""))
+            beside = f" ({published:.2f})" if measure == "nmi" and published is not None else ""
             digits = ".1f" if measure in ("n_large", "seconds") else ".2f"
             line.append(
                 cell(cells, f"table | {name} | {method}", lambda f, d=digits: f"{f[measure]:{d}}") + beside
@@ -303,8 +303,8 @@ def report(cells: Cells, names: list[str]) -> None:
         ("16,000 x 10", "target: 0.1"),
         ("70,000 x 20", "target: 2, which is 10 minutes for 300"),
     ):
-        found = cell(cells, f"speed | {what}", lambda f: f"{f['per_sweep']:.3f} s a sweep")
-        print(f"\nA fit of {what}, one thread, all costs included: {found} ({clause}).")
+        result = cell(cells, f"speed | {what}", lambda f: f"{f['per_sweep']:.3f} s a sweep")
+        print(f"\nA fit of {what}, one thread, all costs included: {result} ({clause}).")
 
 
 def main() -> None:

@@ -87,9 +87,9 @@ def prepared(name: str, cache: Path) -> tuple[sp.csr_array, np.ndarray]:
         kept.parent.mkdir(parents=True, exist_ok=True)
         X, y = read_news() if name == "news20" else read_r8()
         np.savez(kept, data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
-    found = np.load(kept)
-    X = sp.csr_array((found["data"], found["indices"], found["indptr"]), shape=found["shape"])
-    return X.astype(np.float64), found["y"]
+    arrays = np.load(kept)
+    X = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=arrays["shape"])
+    return X.astype(np.float64), arrays["y"]
 
 
 def read_news() -> tuple[Any, Any]:
@@ -128,14 +128,14 @@ class Split:
 
     def accuracy(self, model: Any, X_test: Any = None) -> float:
         """Return the percentage of test rows that a model gets right."""
-        found = model.predict(self.X_test if X_test is None else X_test)
-        return 100 * float(np.mean(found == self.y_test))
+        labels = model.predict(self.X_test if X_test is None else X_test)
+        return 100 * float(np.mean(labels == self.y_test))
 
 
 def measure_linear(split: Split) -> dict[str, Any]:
     """Accuracy of support vector machines with and without the pool."""
-    found: dict[str, Any] = {}
-    known = split.landmarks >= 0
+    result: dict[str, Any] = {}
+    labelled = split.landmarks >= 0
     ltc = LtcTransformer(smooth_idf=True).fit(split.X)
     features = {
         "counts": (split.X, split.X_test, 10.0 ** np.arange(-5, 1)),
@@ -145,14 +145,14 @@ def measure_linear(split: Split) -> dict[str, Any]:
         options = {"calibration": None, "random_state": 0, "tol": 1e-2}
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         search = GridSearchCV(OneVsRestSVC(loss="hinge", **options), {"C": list(grid)}, cv=folds)
-        C = search.fit(sp.csr_matrix(X)[known], split.landmarks[known]).best_params_["C"]
+        C = search.fit(sp.csr_matrix(X)[labelled], split.landmarks[labelled]).best_params_["C"]
         models = {"SVM": search.best_estimator_}
         started = time.perf_counter()
         models["S3VM"] = SemiSupervisedSVC(C=C, **options).fit(X, split.landmarks)
-        found[f"seconds of S3VM, {name}"] = time.perf_counter() - started
+        result[f"seconds of S3VM, {name}"] = time.perf_counter() - started
         for method, model in models.items():
-            found[f"{method}, {name}"] = split.accuracy(model, X_test)
-    return found
+            result[f"{method}, {name}"] = split.accuracy(model, X_test)
+    return result
 
 
 def measure_topics(method: str, split: Split, n_topics: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -235,18 +235,18 @@ def accuracies(
     """Return the accuracies of the finished runs."""
     cell = method if method.endswith("CTM") else "linear"
     key = f"accuracy | {name} | {n_landmarks} | {cell} | {n_topics}"
-    found = {run: cells.kept(f"{key} | {run}") for run in range(RUNS)}
-    return {run: one[method] for run, one in found.items() if one is not None and one["status"] == DONE}
+    result = {run: cells.kept(f"{key} | {run}") for run in range(RUNS)}
+    return {run: one[method] for run, one in result.items() if one is not None and one["status"] == DONE}
 
 
 def accuracy_rows(cells: Cells, name: str) -> list[tuple[Any, ...]]:
     rows = []
     for n in LANDMARKS:
-        found = {method: accuracies(cells, name, n, method) for method in METHODS}
-        runs = [len(values) for values in found.values()]
+        result = {method: accuracies(cells, name, n, method) for method in METHODS}
+        runs = [len(values) for values in result.values()]
         if not max(runs):
             continue
-        values = [list(by_run.values()) for by_run in found.values()]
+        values = [list(by_run.values()) for by_run in result.values()]
         shown = [f"{np.mean(one):.1f} ± {np.std(one):.1f}" if one else "" for one in values]
         published_row = [f"{value:.1f}" for value in PUBLISHED[name][n]]
         rows.append((TITLES[name], n, f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else runs[0], *shown,
@@ -285,8 +285,8 @@ def verdict(cells: Cells) -> str:
 
 def done(cells: Cells, key: str) -> dict[str, Any] | None:
     """Return a finished cell."""
-    found = cells.kept(key)
-    return found if found is not None and found["status"] == DONE else None
+    result = cells.kept(key)
+    return result if result is not None and result["status"] == DONE else None
 
 
 def sampler_rows(cells: Cells) -> list[tuple[Any, ...]]:
@@ -294,12 +294,12 @@ def sampler_rows(cells: Cells) -> list[tuple[Any, ...]]:
     for method in MODELS:
         speed, shown = done(cells, f"speed | {method}"), []
         for landmark in (-1, 0):
-            found = done(cells, f"enumeration | {method} | {landmark}") or {}
+            result = done(cells, f"enumeration | {method} | {landmark}") or {}
             for start in ("unnamed_", ""):
-                values = [found.get(start + name) for name in ("tv", "expected", "noise")]
+                values = [result.get(start + name) for name in ("tv", "expected", "noise")]
                 numbers = ["" if value is None else f"{value:.4f}" for value in values]
                 shown.append(f"{numbers[0]} ({', '.join(filter(None, numbers[1:]))})" if numbers[0] else "")
-        tests = [found for seed in SEEDS if (found := done(cells, f"geweke | {method} | {seed}"))]
+        tests = [result for seed in SEEDS if (result := done(cells, f"geweke | {method} | {seed}"))]
         p_values = ", ".join(f"{one['p_value']:.2f}" for one in tests)
         largest = ", ".join(f"{one['largest_z']:.1f}" for one in tests)
         rows.append((method, None if speed is None else speed["million_tokens"], *shown, p_values, largest))
@@ -315,7 +315,7 @@ def report(cells: Cells) -> None:
     print(verdict(cells) + "\n")
     print("MMCTM with other numbers of topics, 20 landmarks, one run (Figure 4):\n")
     rows = [
-        (TITLES[name], *(f"{found[0]:.1f}" if 0 in (found := accuracies(cells, name, 20, "MMCTM", t)) else ""
+        (TITLES[name], *(f"{result[0]:.1f}" if 0 in (result := accuracies(cells, name, 20, "MMCTM", t)) else ""
                          for t in TOPICS))
         for name in TITLES
     ]  # fmt: skip

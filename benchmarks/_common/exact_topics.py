@@ -36,9 +36,9 @@ def without_names(key: tuple[Any, Any], landmark: int) -> tuple[Any, ...]:
 
 def draw_states(keys: list[Any], margin: Margin | None, landmark: int, n_draws: int, seed: int) -> np.ndarray:
     """Run the chain of the tiny corpus; return the position of each draw among the states."""
-    known = np.array([landmark, *[-1] * (len(DOCUMENTS) - 1)])
+    landmarks = np.array([landmark, *[-1] * (len(DOCUMENTS) - 1)])
     indptr = np.append(0, np.cumsum([len(one) for one in DOCUMENTS])).astype(np.int64)
-    data = Corpus(indptr, np.concatenate(DOCUMENTS).astype(np.int32), known, 3)
+    data = Corpus(indptr, np.concatenate(DOCUMENTS).astype(np.int32), landmarks, 3)
     model, rng = ClusterTopics(2, 2, PRIOR, margin), np.random.default_rng(seed)
     state = start_state(model, data, np.maximum(data.landmarks, 0), rng)
     place, drawn = {key: i for i, key in enumerate(keys)}, np.empty(n_draws, np.int64)
@@ -53,12 +53,12 @@ def distance(drawn: np.ndarray, exact: np.ndarray) -> dict[str, float]:
 
     The share of a state has the standard error of as many independent draws as its effective sample size.
     """
-    n, found = len(drawn), np.bincount(drawn, minlength=len(exact))
+    n, counts = len(drawn), np.bincount(drawn, minlength=len(exact))
     indicators = (drawn[:, None] == np.arange(len(exact))).astype(np.float64)
     sizes = np.minimum(ess_bulk(indicators[None]), n)
     spread = np.sqrt(2 / np.pi * exact * (1 - exact))
     return {
-        "tv": float(0.5 * np.abs(found / n - exact).sum()),
+        "tv": float(0.5 * np.abs(counts / n - exact).sum()),
         "noise": float(0.5 * np.sum(spread / np.sqrt(n))),
         "expected": float(0.5 * np.sum(spread / np.sqrt(sizes))),
         "ess": float(np.sum(exact * sizes)),
@@ -71,8 +71,8 @@ def total_variation(margin: Margin | None, landmark: int, n_draws: int, seed: in
     Names of topics, and without a landmark those of clusters, can be exchanged without changing the posterior. A
     chain that moves slowly between such copies of a state may still move fast between states without names.
     """
-    known = [landmark, *[-1] * (len(DOCUMENTS) - 1)]
-    exact = exact_posterior(DOCUMENTS, known, 3, PRIOR, margin)
+    landmarks = [landmark, *[-1] * (len(DOCUMENTS) - 1)]
+    exact = exact_posterior(DOCUMENTS, landmarks, 3, PRIOR, margin)
     keys, p = list(exact), np.array(list(exact.values()))
     drawn = draw_states(keys, margin, landmark, n_draws, seed)
     classes = [without_names(key, landmark) for key in keys]
@@ -113,7 +113,7 @@ def geweke(method: str, n: int, seed: int) -> dict[str, Any]:
     margin = None if method == "CTM" else Margin(0.6, 0.3, 0.8)
     prior = Concentrations(2.0, 2.0, 1.0, 0.7, 0.8)
     model = Recounting(3, 3, prior, margin, sample_concentrations=True, lengths=(3, 2, 4, 1, 0), n_words=3)
-    found = geweke_test(model, model.statistics, np.random.default_rng(seed), n_direct=n, n_sweeps=n)
-    largest = max(np.abs(found.location).max(), np.abs(found.spread).max())
-    ess = float(found.effective_sample_size.min())
-    return {"p_value": found.p_value, "largest_z": float(largest), "effective_sample_size": ess}
+    result = geweke_test(model, model.statistics, np.random.default_rng(seed), n_direct=n, n_sweeps=n)
+    largest = max(np.abs(result.location).max(), np.abs(result.spread).max())
+    ess = float(result.effective_sample_size.min())
+    return {"p_value": result.p_value, "largest_z": float(largest), "effective_sample_size": ess}

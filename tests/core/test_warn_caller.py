@@ -47,8 +47,8 @@ def test_convergence_warnings_point_at_the_call_of_fit(fit):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit()
-    found = {warning.filename for warning in caught if warning.category is ConvergenceWarning}
-    assert found == {__file__}
+    result = {warning.filename for warning in caught if warning.category is ConvergenceWarning}
+    assert result == {__file__}
 
 
 def test_a_damaged_checkpoint_points_at_the_call_of_load(tmp_path):

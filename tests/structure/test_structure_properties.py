@@ -114,16 +114,16 @@ def test_lca_and_distance_of_all_pairs_of_a_dag(graph):
     h = Hierarchy.from_networkx(graph)
     n_nodes = len(graph)
     a, b = np.meshgrid(np.arange(n_nodes), np.arange(n_nodes), indexing="ij")
-    found, distance = h.lca_ids(a, b), h.distance_ids(a, b)
+    result, distance = h.lca_ids(a, b), h.distance_ids(a, b)
     up = {v: nx.single_source_shortest_path_length(graph.reverse(), v) for v in graph}
     for i, j in zip(a.ravel(), b.ravel(), strict=True):
         common = closed_ancestors(graph, i) & closed_ancestors(graph, j)
         if not common:
-            assert found[i, j] == distance[i, j] == -1
+            assert result[i, j] == distance[i, j] == -1
             continue
         # Lowest: a common ancestor with no common ancestor below it; of these the deepest, smallest id.
-        assert not nx.descendants(graph, found[i, j]) & common
-        assert found[i, j] == min(common, key=lambda v: (-h.depth[v], v))
+        assert not nx.descendants(graph, result[i, j]) & common
+        assert result[i, j] == min(common, key=lambda v: (-h.depth[v], v))
         assert distance[i, j] == min(up[i][v] + up[j][v] for v in common)
 
 

@@ -46,12 +46,12 @@ def random_scale(form, p, rng):
     return rng.uniform(0.5, 2.0, scale_shape(form, p))
 
 
-def partitions(n, most=None):
+def partitions(n, max_clusters=None):
     """All partitions of n rows, labels in the order of their first rows."""
-    found = [(0,)]
+    all_labels = [(0,)]
     for _ in range(n - 1):
-        found = [(*one, k) for one in found for k in range(max(one) + 2)]
-    return [one for one in found if most is None or max(one) < most]
+        all_labels = [(*labels, k) for labels in all_labels for k in range(max(labels) + 2)]
+    return [labels for labels in all_labels if max_clusters is None or max(labels) < max_clusters]
 
 
 def loss(scores, labels, width):
@@ -88,8 +88,8 @@ def tiny_model(form="full", n_components=None, c=0.0, n_moves=3, fixed=("alpha",
 
 def exact_posterior(model, state, X, n_grid=21, reach=3.0):
     """Probabilities of all partitions: projections of one feature integrated over a grid."""
-    found, log_density = partitions(len(X), model.n_components), []
-    for one in found:
+    result, log_density = partitions(len(X), model.n_components), []
+    for one in result:
         labels = np.array(one)
         plain = model._replace(variance=None)
         value = plain.log_joint(state._replace(labels=labels), X)
@@ -109,4 +109,4 @@ def exact_posterior(model, state, X, n_grid=21, reach=3.0):
             value += np.log(total)
         log_density.append(value)
     density = np.exp(np.array(log_density) - max(log_density))
-    return found, density / density.sum()
+    return result, density / density.sum()

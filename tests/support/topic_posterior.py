@@ -49,7 +49,7 @@ def exact_posterior(
     base = beta_distribution.ppf(grid, alpha0, alpha0)[:, None]
     mu = np.clip(beta_distribution.ppf(grid, alpha1 * base, alpha1 * (1 - base)), 1e-12, 1 - 1e-12)
     factors: dict[Any, Any] = {}
-    found = {}
+    weights = {}
     for z in product(range(2), repeat=n_tokens):
         topics = np.array(z, int)
         counts = np.zeros((len(documents), 2), int)
@@ -60,18 +60,18 @@ def exact_posterior(
         log_words -= np.sum(gammaln(n_words * beta + word_counts.sum(axis=1)))
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         for y in product(range(2), repeat=len(documents)):
-            if any(known >= 0 and known != label for known, label in zip(landmarks, y, strict=True)):
+            if any(landmark >= 0 and landmark != label for landmark, label in zip(landmarks, y, strict=True)):
                 continue
             weight = np.exp(log_words + np.sum(gammaln(omega + np.bincount(y, minlength=2)) - gammaln(omega)))
             by_base = np.ones(len(mu))
             for k in range(2):
-                own = tuple(sorted(tuple(counts[i]) for i, label in enumerate(y) if label == k))
-                if own not in factors:
-                    factors[own] = _base_factors(list(own), mu, alpha)
-                by_base = by_base * factors[own]
+                topic_counts = tuple(sorted(tuple(counts[i]) for i, label in enumerate(y) if label == k))
+                if topic_counts not in factors:
+                    factors[topic_counts] = _base_factors(list(topic_counts), mu, alpha)
+                by_base = by_base * factors[topic_counts]
             weight *= by_base.mean()
             if margin is not None:
                 weight *= _margin_factor(shares, y, *margin)
-            found[z, y] = float(weight)
-    total = sum(found.values())
-    return {key: value / total for key, value in found.items()}
+            weights[z, y] = float(weight)
+    total = sum(weights.values())
+    return {key: value / total for key, value in weights.items()}

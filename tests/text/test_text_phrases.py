@@ -103,10 +103,10 @@ def test_typical_documents_count_more():
     X = sp.csr_array(np.abs(rng.standard_normal((30, 5))))
     labels, means = np.append(rng.integers(2, size=28), [-1, 2]), rng.standard_normal((3, 5))
     means[2] = -1  # the only document of topic 2 is not along it
-    found = typical_members(X, labels, means).toarray()
+    result = typical_members(X, labels, means).toarray()
     rows, unit = X.toarray(), means / np.linalg.norm(means, axis=1, keepdims=True)
     for k in (0, 1):
         cosine = np.maximum(rows @ unit[k] / np.linalg.norm(rows, axis=1), 0)[labels == k]
-        np.testing.assert_allclose(found[labels == k, k], cosine**2 / np.mean(cosine**2))
-        assert not found[labels != k, k].any()
-    assert found[labels == 2, 2] == [1.0]
+        np.testing.assert_allclose(result[labels == k, k], cosine**2 / np.mean(cosine**2))
+        assert not result[labels != k, k].any()
+    assert result[labels == 2, 2] == [1.0]

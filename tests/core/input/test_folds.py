@@ -51,9 +51,9 @@ def test_no_cv_is_the_default_number_of_folds():
 def test_splitters_split_all_rows_and_drop_those_that_do_not_count():
     y = np.arange(12) % 2
     counts = np.arange(12) != 5
-    found = cv_splits(StratifiedKFold(3), sp.csr_array(np.eye(2)[y]), counts, 0)
+    result = cv_splits(StratifiedKFold(3), sp.csr_array(np.eye(2)[y]), counts, 0)
     for (train, test), (all_train, all_test) in zip(
-        found, StratifiedKFold(3).split(np.zeros(12), y), strict=True
+        result, StratifiedKFold(3).split(np.zeros(12), y), strict=True
     ):
         assert train.tolist() == [row for row in all_train if row != 5]
         assert test.tolist() == [row for row in all_test if row != 5]

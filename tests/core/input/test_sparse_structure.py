@@ -128,9 +128,9 @@ def test_every_way_into_every_estimator_refuses_damage(row):
             call = getattr(fitted, name, None)
             if not callable(call):
                 continue
-            more = () if name != "score" or data.y is None else (data.y,)
+            options = () if name != "score" or data.y is None else (data.y,)
             with pytest.raises(ValueError, match="X is damaged"):
-                call(damaged, *more)
+                call(damaged, *options)
         if hasattr(fitted, "partial_fit"):
             with pytest.raises(ValueError, match="X is damaged"):
                 fitted.partial_fit(damaged, data.y)

@@ -85,17 +85,17 @@ def test_the_number_of_features_is_set_once_and_compared_afterwards():
 
 def test_rows_are_canonical_and_the_input_is_left_alone():
     X = sp.csr_array((np.ones(3), np.array([1, 0, 1]), np.array([0, 3, 3])), shape=(2, 2))
-    found = check_rows(BaseEstimator(), X, reset=True)
-    assert found.has_canonical_format
-    np.testing.assert_array_equal(found.toarray(), [[1.0, 2.0], [0.0, 0.0]])
+    result = check_rows(BaseEstimator(), X, reset=True)
+    assert result.has_canonical_format
+    np.testing.assert_array_equal(result.toarray(), [[1.0, 2.0], [0.0, 0.0]])
     assert X.indices.tolist() == [1, 0, 1]
 
 
 def test_canonical_rows_are_not_copied():
     X = sp.csr_array(np.eye(3, dtype=np.float32))
-    found = check_rows(BaseEstimator(), X, reset=True)
-    assert np.shares_memory(found.data, X.data)
-    assert np.shares_memory(found.indices, X.indices)
+    result = check_rows(BaseEstimator(), X, reset=True)
+    assert np.shares_memory(result.data, X.data)
+    assert np.shares_memory(result.indices, X.indices)
 
 
 def test_rules_of_sign_and_size_name_the_entry():

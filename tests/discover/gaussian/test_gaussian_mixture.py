@@ -38,13 +38,13 @@ def fitted():
 @pytest.mark.parametrize("model", MODELS)
 def test_finds_separate_clusters(model, covariance):
     X, y = blobs()
-    found = model(covariance=covariance, **SHORT).fit(X)
-    assert adjusted_rand_score(y, found.labels_) > 0.95
-    assert adjusted_rand_score(y, found.predict(X)) > 0.95
+    fit = model(covariance=covariance, **SHORT).fit(X)
+    assert adjusted_rand_score(y, fit.labels_) > 0.95
+    assert adjusted_rand_score(y, fit.predict(X)) > 0.95
     shape = {"full": (2, 2), "diag": (2,), "spherical": (2,)}[covariance]
-    assert found.covariances_.shape == (found.n_clusters_, *shape)
-    assert found.means_.shape == (found.n_clusters_, 2)
-    assert list(found.counts_) == sorted(found.counts_, reverse=True)
+    assert fit.covariances_.shape == (fit.n_clusters_, *shape)
+    assert fit.means_.shape == (fit.n_clusters_, 2)
+    assert list(fit.counts_) == sorted(fit.counts_, reverse=True)
 
 
 def test_one_component_with_many_rows_is_the_gaussian_of_scikit_learn():
@@ -175,9 +175,9 @@ def test_point_estimates():
     draws = np.array([np.where(rng.random(40) < 0.08, 3, truth) for _ in range(60)]).astype(np.uint16)
     log_joint = rng.random(60)
     for loss in ("vi", "binder"):
-        found = partitions.point_estimate(draws, loss, log_joint, rng)
-        np.testing.assert_array_equal(found, truth)
-        best = partitions.mean_distance(draws, found, loss)
+        result = partitions.point_estimate(draws, loss, log_joint, rng)
+        np.testing.assert_array_equal(result, truth)
+        best = partitions.mean_distance(draws, result, loss)
         assert best <= min(partitions.mean_distance(draws, one.astype(np.int64), loss) for one in draws)
     top = partitions.point_estimate(draws, "map", log_joint, rng)
     assert adjusted_rand_score(draws[np.argmax(log_joint)], top) == 1.0
@@ -252,12 +252,12 @@ def test_margins_on_a_projection():
 
 def test_the_rule_of_the_paper():
     X, _ = blobs()
-    given = MaxMarginGaussianMixture(select="heuristic", target_clusters=3, **SHORT).fit(X)
-    assert given.selection_["n_clusters"] == 3
-    found = MaxMarginGaussianMixture(select="heuristic", **SHORT).fit(X)
-    assert found.selection_["n_clusters"] == 3
-    c = found.trace_["c"]
-    assert np.ptp(c[:20]) > 0 or np.ptp(found.trace_["margin"][:20]) > 0
+    first = MaxMarginGaussianMixture(select="heuristic", target_clusters=3, **SHORT).fit(X)
+    assert first.selection_["n_clusters"] == 3
+    fit = MaxMarginGaussianMixture(select="heuristic", **SHORT).fit(X)
+    assert fit.selection_["n_clusters"] == 3
+    c = fit.trace_["c"]
+    assert np.ptp(c[:20]) > 0 or np.ptp(fit.trace_["margin"][:20]) > 0
     assert np.ptp(c[20:]) == 0  # the draws that are kept come from one distribution
     with pytest.raises(ValueError, match="give target_clusters"):
         MaxMarginGaussianMixture(3, select="heuristic", **SHORT).fit(X)
@@ -300,32 +300,32 @@ class TestInput:
     def test_more_features_than_rows(self, model):
         X = np.random.default_rng(0).standard_normal((8, 20))
         with pytest.warns(UserWarning, match="8 rows and 20 features.*floored"):
-            found = model(sampling={"n_warmup": 5, "n_samples": 5}, random_state=0).fit(X)
-        assert np.isfinite(found.score_samples(X)).all()
+            fit = model(sampling={"n_warmup": 5, "n_samples": 5}, random_state=0).fit(X)
+        assert np.isfinite(fit.score_samples(X)).all()
 
     def test_constant_columns(self, model):
         X, y = blobs()
         X = np.column_stack([X, np.full(len(X), 1e7)])
-        found = model(prior={"S": "sample"}, **SHORT).fit(X)
-        assert adjusted_rand_score(y, found.labels_) > 0.9
-        assert np.isfinite(found.score_samples(X)).all()
+        fit = model(prior={"S": "sample"}, **SHORT).fit(X)
+        assert adjusted_rand_score(y, fit.labels_) > 0.9
+        assert np.isfinite(fit.score_samples(X)).all()
 
     def test_only_constant_columns(self, model):
-        found = model(**SHORT).fit(np.ones((20, 2)))
-        assert found.n_clusters_ == 1
-        assert np.isfinite(found.score_samples(np.ones((1, 2)))).all()
+        fit = model(**SHORT).fit(np.ones((20, 2)))
+        assert fit.n_clusters_ == 1
+        assert np.isfinite(fit.score_samples(np.ones((1, 2)))).all()
 
     def test_duplicated_rows(self, model):
         """Thirty copies of a row: their density stays near that of thirty rows that almost coincide."""
         X, _ = blobs()
         X[:30] = X[0]
-        found = model(prior={"S": "sample"}, **SHORT).fit(X)
+        fit = model(prior={"S": "sample"}, **SHORT).fit(X)
         near = X.copy()
         near[:30] += 1e-3 * np.random.default_rng(0).standard_normal((30, 2))
         other = model(prior={"S": "sample"}, **SHORT).fit(near)
-        assert np.isfinite(found.score_samples(X)).all()
-        assert abs(found.score_samples(X).max() - other.score_samples(near).max()) < 8.0
-        assert found.score_samples(X).max() < 20.0
+        assert np.isfinite(fit.score_samples(X)).all()
+        assert abs(fit.score_samples(X).max() - other.score_samples(near).max()) < 8.0
+        assert fit.score_samples(X).max() < 20.0
 
     def test_all_rows_equal_but_one(self, model):
         X = np.zeros((30, 2))
@@ -362,11 +362,11 @@ class TestInput:
 
 def test_units_do_not_matter():
     X, _ = blobs(60)
-    one = DirichletProcessGaussianMixture(**SHORT).fit(X)
+    first = DirichletProcessGaussianMixture(**SHORT).fit(X)
     other = DirichletProcessGaussianMixture(**SHORT).fit(X * [1024.0, 0.25])
-    np.testing.assert_array_equal(one.partitions_, other.partitions_)
+    np.testing.assert_array_equal(first.partitions_, other.partitions_)
     np.testing.assert_allclose(
-        other.score_samples(X * [1024.0, 0.25]), one.score_samples(X) - np.log(256.0), rtol=1e-9
+        other.score_samples(X * [1024.0, 0.25]), first.score_samples(X) - np.log(256.0), rtol=1e-9
     )
 
 
@@ -376,8 +376,8 @@ def test_clusters_in_a_narrow_direction_are_found():
     y = np.repeat([0, 1], 100)
     common = rng.standard_normal(200)
     X = np.column_stack([common, common + 0.1 * y + 0.01 * rng.standard_normal(200)])
-    found = DirichletProcessGaussianMixture(prior={"S": np.cov(X.T)}, **SHORT).fit(X)
-    assert adjusted_rand_score(y, found.labels_) > 0.95
+    fit = DirichletProcessGaussianMixture(prior={"S": np.cov(X.T)}, **SHORT).fit(X)
+    assert adjusted_rand_score(y, fit.labels_) > 0.95
     wide = DirichletProcessGaussianMixture(prior={"S": np.diag(X.var(axis=0))}, **SHORT).fit(X)
     assert adjusted_rand_score(y, wide.labels_) < 0.5
 
@@ -393,9 +393,9 @@ def test_default_scale_is_between_unit_variances_and_the_covariance():
         ("diag", np.ones((1, 2))),
         ("spherical", np.ones((1, 1))),
     ):
-        found = DirichletProcessGaussianMixture(covariance=form, **SHORT).fit(X)
-        np.testing.assert_allclose(found.prior_scale_, expected)
-    np.testing.assert_allclose(found.feature_scales_, units)
+        fit = DirichletProcessGaussianMixture(covariance=form, **SHORT).fit(X)
+        np.testing.assert_allclose(fit.prior_scale_, expected)
+    np.testing.assert_allclose(fit.feature_scales_, units)
 
 
 def test_default_scale_of_few_rows_is_not_that_of_the_rows():
@@ -423,9 +423,9 @@ def test_chains_that_disagree_are_reported():
             X
         )
     worst = max(value for value in model.rhat_.values())
-    found = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
-    assert bool(found) == (worst > 1.1)
-    assert all(w.filename == __file__ for w in found)
+    result = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
+    assert bool(result) == (worst > 1.1)
+    assert all(w.filename == __file__ for w in result)
     short = DirichletProcessGaussianMixture(sampling={"n_warmup": 0, "n_samples": 2}, random_state=0).fit(X)
     assert np.isnan(list(short.rhat_.values())).all()
 

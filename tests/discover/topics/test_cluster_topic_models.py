@@ -73,8 +73,8 @@ def test_clusters_without_landmarks_are_found(corpus):
     table = np.zeros((3, 3))
     np.add.at(table, (unsupervised.labels_, y), 1)
     assert table.max(axis=1).sum() > 0.85 * 150
-    one = ClusterTopicModel(6, 3, **QUICK).fit(X, np.where(np.arange(150) == 0, 7, -1))
-    assert one.cluster_labels_.tolist() == [7, 8, 9]
+    first = ClusterTopicModel(6, 3, **QUICK).fit(X, np.where(np.arange(150) == 0, 7, -1))
+    assert first.cluster_labels_.tolist() == [7, 8, 9]
 
 
 def test_sampled_concentrations(corpus):

@@ -53,7 +53,7 @@ def test_chain_has_the_exact_posterior(margin, landmark):
     """Probabilities of events by enumeration of all topics and labels of a tiny corpus."""
     documents, landmarks = [[0, 1], [1, 2], [2]], [landmark, -1, -1]
     exact = exact_posterior(documents, landmarks, 3, PRIOR, margin)
-    known = sum(p * np.array(summaries(*key), float) for key, p in exact.items())
+    expected = sum(p * np.array(summaries(*key), float) for key, p in exact.items())
     data, rng = corpus_of(documents, landmarks, 3), np.random.default_rng(1)
     model = ClusterTopics(2, 2, PRIOR, margin)
     state = start_state(model, data, np.maximum(data.landmarks, 0), rng)
@@ -64,8 +64,8 @@ def test_chain_has_the_exact_posterior(margin, landmark):
     drawn = np.array(events, float)
     batches = drawn.reshape(30, 100, -1).mean(axis=1)
     error = np.maximum(batches.std(axis=0) / np.sqrt(len(batches)), 1e-3)
-    assert np.abs(drawn.mean(axis=0) - known).max() < 0.08
-    assert (np.abs(drawn.mean(axis=0) - known) < 4.5 * error).all()
+    assert np.abs(drawn.mean(axis=0) - expected).max() < 0.08
+    assert (np.abs(drawn.mean(axis=0) - expected) < 4.5 * error).all()
 
 
 @pytest.mark.parametrize("margin", [None, Margin(0.6, 0.3, 0.8)], ids=["CTM", "MMCTM"])
@@ -85,8 +85,8 @@ def test_geweke(margin):
             ]
         )  # fmt: skip
 
-    found = geweke_test(model, statistics, np.random.default_rng(0), n_direct=600, n_sweeps=600, n_chains=2)
-    assert found.p_value > 1e-3
+    result = geweke_test(model, statistics, np.random.default_rng(0), n_direct=600, n_sweeps=600, n_chains=2)
+    assert result.p_value > 1e-3
 
 
 def test_geweke_finds_a_wrong_sweep():
@@ -96,10 +96,10 @@ def test_geweke_finds_a_wrong_sweep():
             return state._replace(base=draw_dirichlet(np.full(2, 3.0), rng)), info
 
     model = Wrong(2, 2, PRIOR, None, lengths=(3, 2), n_words=3)
-    found = geweke_test(
+    result = geweke_test(
         model, lambda state, data: [state.base.max()], np.random.default_rng(0), n_direct=300, n_sweeps=200
     )
-    assert found.p_value < 1e-3
+    assert result.p_value < 1e-3
 
 
 @margins

@@ -53,8 +53,10 @@ def test_a_chain_keeps_what_it_should():
     assert chains.draws["path"].shape == (3, 4, 2)
     for number, trace in enumerate(chains.traces):
         assert len(trace) == 23
-        kept = trace["objective"][[7, 12, 17, 22]] / 2  # sweeps 8, 13, 18, 23: five apart, after the warm-up
-        np.testing.assert_allclose(chains.draws["x"][number], kept)
+        chosen = (
+            trace["objective"][[7, 12, 17, 22]] / 2
+        )  # sweeps 8, 13, 18, 23: five apart, after the warm-up
+        np.testing.assert_allclose(chains.draws["x"][number], chosen)
     np.testing.assert_array_equal(chains.draws["path"][..., 0], chains.draws["x"])
 
 
@@ -128,12 +130,14 @@ def test_an_interrupted_chain_continues_with_the_same_draws(tmp_path, stop):
                 raise KeyboardInterrupt
             return super().sweep(state, data, rng)
 
-    schedule, more = ChainSchedule(4, 3, 2, 1), {"average": lambda state: {"square": state.x**2}}
-    expected = sample_chains(Walk(), 1.0, schedule, 3, **more)
+    schedule, options = ChainSchedule(4, 3, 2, 1), {"average": lambda state: {"square": state.x**2}}
+    expected = sample_chains(Walk(), 1.0, schedule, 3, **options)
     np.testing.assert_allclose(expected.means["square"], (expected.draws["x"] ** 2).mean(axis=1))
     with pytest.raises(KeyboardInterrupt):
-        sample_chains(Interrupted(), 1.0, schedule, 3, checkpoint=Checkpoint(tmp_path, "a fit"), **more)
-    resumed = sample_chains(Interrupted(), 1.0, schedule, 3, checkpoint=Checkpoint(tmp_path, "a fit"), **more)
+        sample_chains(Interrupted(), 1.0, schedule, 3, checkpoint=Checkpoint(tmp_path, "a fit"), **options)
+    resumed = sample_chains(
+        Interrupted(), 1.0, schedule, 3, checkpoint=Checkpoint(tmp_path, "a fit"), **options
+    )
     for name in ("x", "path"):
         np.testing.assert_array_equal(resumed.draws[name], expected.draws[name])
     np.testing.assert_array_equal(resumed.means["square"], expected.means["square"])

@@ -40,8 +40,8 @@ def test_the_factor_is_a_mixture_of_gaussians(z):
 @pytest.mark.parametrize("u", [1e-8, 0.05, 1.0, 30.0])
 def test_inverse_lambda_is_inverse_gaussian(u):
     draws = draw_inverse_lambda(np.full(20_000, u), np.random.default_rng(0))
-    known = stats.invgauss(mu=1 / u) if u > 1e-6 else stats.invgamma(0.5, scale=0.5)  # 1 / chi^2 at zero
-    assert stats.kstest(draws, known.cdf).pvalue > 1e-3
+    expected = stats.invgauss(mu=1 / u) if u > 1e-6 else stats.invgamma(0.5, scale=0.5)  # 1 / chi^2 at zero
+    assert stats.kstest(draws, expected.cdf).pvalue > 1e-3
 
 
 def test_inverse_lambda_is_finite_at_the_extremes():
@@ -77,9 +77,9 @@ def test_projections_have_the_density_of_the_model(n_clusters):
         draws.append(eta[:, 0])
     drawn = np.array(draws)[100:]
     for power in (1, 2):
-        known = density @ grid**power
+        expected = density @ grid**power
         error = np.std(drawn**power, axis=0) / np.sqrt(len(drawn) / 12)  # the chain is correlated
-        assert (np.abs((drawn**power).mean(axis=0) - known) < 4 * error).all()
-    known = density @ (grid[:, 0] * grid[:, -1])
+        assert (np.abs((drawn**power).mean(axis=0) - expected) < 4 * error).all()
+    expected = density @ (grid[:, 0] * grid[:, -1])
     product = drawn[:, 0] * drawn[:, -1]
-    assert abs(product.mean() - known) < 4 * product.std() / np.sqrt(len(drawn) / 12)
+    assert abs(product.mean() - expected) < 4 * product.std() / np.sqrt(len(drawn) / 12)
