@@ -119,8 +119,8 @@ def test_weights_are_repetitions_where_a_fit_is_exact(row, check):
 @every
 @pytest.mark.quick
 def test_reduces_to_something_known(row):
-    ours, known = row.reduces(row.data())
-    np.testing.assert_allclose(ours, known, rtol=1e-4, atol=1e-4 * np.abs(known).max())
+    ours, expected = row.reduces(row.data())
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
 @classifiers

@@ -17,8 +17,8 @@ def numbers_of(row: str) -> list[int]:
     """Numbers in the second column of a row of the table of limits, in bytes and seconds."""
     (cells,) = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith(f"| {row}")]
     sizes = {"GiB": 1 << 30, "MB": 10**6, "kB": 1 << 10}
-    found = re.findall(r"([\d,]*\d)(?: (GiB|MB|kB))?", cells[2])
-    return [int(number.replace(",", "")) * sizes.get(unit, 1) for number, unit in found]
+    numbers = re.findall(r"([\d,]*\d)(?: (GiB|MB|kB))?", cells[2])
+    return [int(number.replace(",", "")) * sizes.get(unit, 1) for number, unit in numbers]
 
 
 def test_the_limits_of_files_are_those_of_the_code():

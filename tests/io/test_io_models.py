@@ -155,13 +155,13 @@ def test_saving_again_replaces_the_model_and_removes_old_files(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("at", ["arrays", "manifest"])
-def test_a_save_that_fails_leaves_the_old_model(tmp_path, monkeypatch, at):
+@pytest.mark.parametrize("file", ["arrays", "manifest"])
+def test_a_save_that_fails_leaves_the_old_model(tmp_path, monkeypatch, file):
     save({"x": np.zeros(5)}, tmp_path / "old")
     replace = os.replace
 
     def full_disk(source, target):
-        if at in str(target.name):
+        if file in str(target.name):
             raise OSError("no space left on device")
         replace(source, target)
 

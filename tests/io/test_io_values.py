@@ -57,34 +57,34 @@ def as_objects(values):
     return array
 
 
-def assert_same(one, other):
+def assert_same(value, other):
     """Equal, of the same types, to the last bit."""
-    assert type(one) is type(other)
-    if isinstance(one, np.ndarray) and one.dtype == object:
-        assert one.shape == other.shape
-        assert_same(one.ravel().tolist(), other.ravel().tolist())
-    elif isinstance(one, np.ndarray | np.generic):
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        assert one.tobytes() == other.tobytes()
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
+    assert type(value) is type(other)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        assert value.shape == other.shape
+        assert_same(value.ravel().tolist(), other.ravel().tolist())
+    elif isinstance(value, np.ndarray | np.generic):
+        assert value.dtype == other.dtype
+        assert value.shape == other.shape
+        assert value.tobytes() == other.tobytes()
+    elif isinstance(value, list | tuple):
+        assert len(value) == len(other)
+        for a, b in zip(value, other, strict=True):
             assert_same(a, b)
-    elif isinstance(one, dict):
-        assert list(one) == list(other)
-        for key, value in one.items():
-            assert_same(value, other[key])
-    elif sparse.issparse(one):
-        assert one.shape == other.shape
-        for part in ("data", "indices", "indptr") if one.format != "coo" else ("data", "coords"):
-            assert_same(getattr(one, part), getattr(other, part))
-    elif isinstance(one, float) and math.isnan(one):
+    elif isinstance(value, dict):
+        assert list(value) == list(other)
+        for key, member in value.items():
+            assert_same(member, other[key])
+    elif sparse.issparse(value):
+        assert value.shape == other.shape
+        for part in ("data", "indices", "indptr") if value.format != "coo" else ("data", "coords"):
+            assert_same(getattr(value, part), getattr(other, part))
+    elif isinstance(value, float) and math.isnan(value):
         assert math.isnan(other)
-    elif isinstance(one, float):
-        assert one.hex() == other.hex()  # tells 0.0 from -0.0
+    elif isinstance(value, float):
+        assert value.hex() == other.hex()  # tells 0.0 from -0.0
     else:
-        assert one == other
+        assert value == other
 
 
 def round_trip(value, folder, **options):

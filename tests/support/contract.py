@@ -33,5 +33,5 @@ class Row(NamedTuple):
     repeats: bool = False  # a weight of two is a row twice to seven digits, whatever `tol`
     sparse_is_text: bool = False  # sparse rows are divided by their lengths, and not centred: another model
 
-    def make(self, **more: Any) -> Any:
-        return self.cls(**{**self.arguments, **more})
+    def make(self, **changes: Any) -> Any:
+        return self.cls(**{**self.arguments, **changes})

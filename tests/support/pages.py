@@ -50,13 +50,13 @@ def read_blocks(page):
 
 def run_page(page):
     """Run all blocks of a page in the current folder; return the number of examples and commands that ran."""
-    found = read_blocks(page)
+    blocks = read_blocks(page)
     module = types.ModuleType(f"page_{page.stem}")  # a module, so that classes of a page can be pickled
     namespace = module.__dict__
     n_run = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, module.__name__, module)
-        for block, following in zip(found, [*found[1:], Block("", "", "", 0)], strict=True):
+        for block, following in zip(blocks, [*blocks[1:], Block("", "", "", 0)], strict=True):
             if not is_runnable(block.note):
                 continue
             if block.language == "python":
@@ -126,10 +126,10 @@ def run_command(command):
                 f"make has no target {target}"
             )
         return True
-    given = ""
+    stdin = ""
     if words[:1] == ["echo"] and "|" in words:
         bar = words.index("|")
-        given, words = " ".join(words[1:bar]) + "\n", words[bar + 1 :]
+        stdin, words = " ".join(words[1:bar]) + "\n", words[bar + 1 :]
     if words[:1] != ["arbora"]:
         return False
     out = io.StringIO()
@@ -140,7 +140,7 @@ def run_command(command):
         build_parser().parse_args(words[1:])
         return True
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         try:
             code = main(words[1:])
         except SystemExit as end:  # --help

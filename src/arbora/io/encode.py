@@ -235,7 +235,7 @@ SCALAR_KINDS = "biufcMm"
 ARRAY_KINDS = "biufcMmUS"
 SPARSE_PARTS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr")}
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _PLAIN = frozenset({type(None), bool, int, str})
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,99}")
 
@@ -262,7 +262,7 @@ class Encoder:
 
     def encode(self, value: Any, where: str) -> Any:
         """Encode a value; error messages call it ``where``."""
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             raise TypeError(f"cannot save {where[:60]}...: it is nested too deeply, or contains itself")
         self._depth += 1
         try:
