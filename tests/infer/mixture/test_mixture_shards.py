@@ -49,11 +49,11 @@ def in_shards(monkeypatch, model, n_shards, X, **fit):
         lambda: VMFMixture(4, assignments="hard", random_state=0),
         lambda: VMFMixture(4, assignments="annealed", tol=5e-7, random_state=0),
         lambda: BayesianVMFMixture(6, random_state=0),
-        lambda: BayesianVMFMixture("auto", random_state=0),
+        lambda: BayesianVMFMixture("auto", tol=0.01, random_state=0),
         lambda: MultinomialMixture(3, random_state=0),
-        lambda: HierarchicalVMFMixture((2, 2), random_state=0),
+        lambda: HierarchicalVMFMixture((2, 2), tol=0.01, random_state=0),
         lambda: TemporalVMFMixture(4, random_state=0),
-        lambda: DirichletProcessVMFMixture(8, random_state=0),
+        lambda: DirichletProcessVMFMixture(8, tol=0.01, random_state=0),
     ],
     ids=["soft", "hard", "annealed", "bayesian", "auto", "multinomial", "tree", "temporal", "process"],
 )
@@ -61,7 +61,8 @@ def test_any_number_of_shards_gives_the_same_bits_and_the_model_of_threads(make,
     X = np.abs(X) if isinstance(make(), MultinomialMixture) else X
     weight = np.random.default_rng(0).integers(0, 3, size=len(X)).astype(float)
     here = make().fit(X, sample_weight=weight)
-    found = [in_shards(monkeypatch, make(), n, X, sample_weight=weight) for n in (1, 2, 3, 7)]
+    counts = (1, 3) if here.get_params().get("n_components") == "auto" else (1, 2, 3, 7)
+    found = [in_shards(monkeypatch, make(), n, X, sample_weight=weight) for n in counts]
     for model in found[1:]:
         np.testing.assert_array_equal(model.lower_bounds_, found[0].lower_bounds_)
         np.testing.assert_array_equal(model.weights_, found[0].weights_)

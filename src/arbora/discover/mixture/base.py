@@ -275,21 +275,21 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
             with engine_for(self.n_jobs, *self._needs()) as engine:
                 seed = draw_seed(self.random_state)
                 search, rows = self._search(seed), as_rows(X, weight, self._precision)
-                n_components = self.n_components
-                if isinstance(n_components, str):
-                    selection = self._select(X, weight, search, engine)
-                    self.selection_, n_components = selection.as_dict(), selection.best
-                refuse_few(rows, n_components)
-                require_fit(X, n_components, self._precision, engine.n_workers, self._n_starts())
+                is_selected = isinstance(self.n_components, str)
+                selection = self._select(X, weight, search, engine) if is_selected else None
+                n_components = self.n_components if selection is None else selection.best
+                require_fit(rows, n_components, engine.n_workers, self._n_starts())
                 init = check_init(self.init, weight, X.shape[1], n_components)
                 fit = self._solve(rows, init, n_components, search, engine)
                 fit, n_components = self._repair(rows, fit, n_components, search, engine)
                 quantiles = self._left_out_quantiles(fit.params, X, weight, engine, fit.stats)
+                temperature = self._temperature(fit.params, n_components, X, weight, search, engine)
+                self._set(fit.params)
                 self.n_components_, self.n_iter_ = n_components, len(fit.trace)
                 self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
-                self._set(fit.params)
-                self.density_quantiles_ = quantiles
-                self.calibration_temperature_ = self._temperature(fit.params, X, weight, search, engine)
+                self.density_quantiles_, self.calibration_temperature_ = quantiles, temperature
+                if selection is not None:
+                    self.selection_ = selection.as_dict()
                 warn_unless_converged(type(self).__name__, fit, self.tol, self.max_iter)
                 self._complete(X, weight, seed, engine)
             return self
@@ -461,7 +461,9 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         init = "annealed" if annealed else "k-means++"
         return self._solve(rows, init, min(n_components, rows.X.shape[0]), search, engine).params
 
-    def _temperature(self, params: Any, X: Any, weight: Matrix, search: Search, engine: Engine) -> float:
+    def _temperature(
+        self, params: Any, n_components: int, X: Any, weight: Matrix, search: Search, engine: Engine
+    ) -> float:
         """Return the temperature of the probabilities, at least 1; it is 1 for rows that are not made of words.
 
         It is measured for a mixture with as many components that is fitted to four fifths of the rows (at most
@@ -469,7 +471,7 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         multiplied by the ratio of the spreads of the log-joint in the two mixtures.
         """
         plain = self._plain_rows(X)
-        if self.calibration is None or self.n_components_ == 1 or not has_words(plain):
+        if self.calibration is None or n_components == 1 or not has_words(plain):
             return 1.0
         small, seed = self._small_mixture(), search.schedule.seed
         rng = np.random.default_rng([seed, 2])
@@ -480,7 +482,7 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         if not (fitted.A.shape[0] and other.A.shape[0]):
             return 1.0
         quick = small._search(seed).quick("calibration")
-        small_params = small._fit_part(parts.rows, self.n_components_, quick, engine)
+        small_params = small._fit_part(parts.rows, n_components, quick, engine)
         first, second = (small._log_joint(small_params, half) for half in other[:2])
         temperature = matched_temperature(first, agreement_rate(first, second))
         if small is not self:

@@ -158,13 +158,14 @@ def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int
     return int(matrices + copies + by_row + max(scores, responsibilities))
 
 
-def require_fit(X: Any, n_components: int, dtype: Any, n_threads: int, n_init: int = 1) -> None:
-    """Raise a MemoryError before a fit that would not fit into memory; starts run on the threads in parallel."""
-    advice = "Decrease n_components or n_jobs"
+def require_fit(rows: WeightedRows, n_components: int, n_threads: int, n_init: int = 1) -> None:
+    """Refuse a fit of more components than rows, or one that would not fit into memory; starts run in parallel."""
+    refuse_few(rows, n_components)
+    X, advice = rows.X, "Decrease n_components or n_jobs"
     if not isinstance(X, UnitRows):
         advice += ", or give memory-mapped rows (see docs/discover.md)"
     what = f"A mixture of n_components={n_components} for {X.shape[0]} rows of {X.shape[1]} features"
-    n_bytes = fit_bytes(X, n_components, dtype, n_threads, min(n_init, n_threads))
+    n_bytes = fit_bytes(X, n_components, X.dtype, n_threads, min(n_init, n_threads))
     require_memory(n_bytes, what, f"{advice}.")
 
 

@@ -11,8 +11,7 @@ entropy:
 - **grid**: quadrature. The grid zooms in on the mass of the density, so the result is exact to rounding even for a
   narrow density.
 - **bound**: the best normal distribution of u, with :math:`\log I_\nu` replaced by an upper bound (Turán type; the
-papers
-  print it with wrong signs), with :math:`s = \sqrt{\kappa^2 + \nu^2}`:
+  papers print it with wrong signs), with :math:`s = \sqrt{\kappa^2 + \nu^2}`:
   :math:`\log I_\nu(\kappa) \le s + \nu \log\frac{\kappa}{\nu + s} + \nu \log \nu - \nu - \log\Gamma(\nu + 1)`.
   Means are computed by Gauss-Hermite quadrature instead of the delta method, so the objective is a bound.
 - **sample**: Metropolis steps in u. The random numbers are the same in each call; otherwise no fit would converge.

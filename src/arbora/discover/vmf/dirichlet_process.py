@@ -1,10 +1,10 @@
-r"""Dirichlet-process mixtures of von Mises-Fisher distributions: the number of clusters is found, not given.
+r"""Dirichlet-process mixtures of von Mises-Fisher distributions: the number of clusters is learned.
 
 .. math:: v_k \sim \mathrm{Beta}(1, \eta), \quad \pi_k = v_k \prod_{j<k} (1 - v_j), \quad z_i \sim
           \mathrm{Categorical}(\pi),
 
-with components as in `bayesian`. The posterior is truncated at K components, :math:`v_K = 1`, with
-:math:`q(v_k) = \mathrm{Beta}(a_k, b_k)`:
+with components as in `arbora.discover.vmf.bayesian`. The posterior is truncated at K components, :math:`v_K = 1`,
+with :math:`q(v_k) = \mathrm{Beta}(a_k, b_k)`:
 
 .. math:: a_k = 1 + n_k, \qquad b_k = \eta + \sum_{j>k} n_j, \qquad
           \eta = (K - 1) / {-\sum_{k<K}} E[\log(1 - v_k)],
