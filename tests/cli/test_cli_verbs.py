@@ -81,7 +81,7 @@ def test_train_writes_a_model_folder_and_a_report(workshop):
     top, ((out, err), _) = workshop
     folder = open_folder(top / "model")
     assert all(line.startswith(("arbora: ", "  1 x ")) for line in err.splitlines())
-    assert "there are only 20 test documents" in err
+    assert "only 20 test documents" in err
     assert err.endswith(
         "arbora: skipped 1 of 101 records of docs:\n  1 x the text is empty (first: docs/land/empty.txt)\n"
     )

@@ -280,7 +280,7 @@ def warn_split(train: Documents, test: Documents) -> None:
     ...     warnings.simplefilter("always")
     ...     warn_split(Documents.from_texts(["a fish"], ["sea"]), Documents.from_texts(["A fish"], ["sea"]))
     >>> [str(one.message).partition(":")[0] for one in caught]
-    ['1 of 1 test documents is also in the training documents', 'there are only 1 test documents']
+    ['1 of 1 test documents is also in the training documents', 'only 1 test document']
     """
     for message in (*_duplicates(train, test), *_few(train, test)):
         warn_caller(message)
@@ -308,12 +308,10 @@ def _few(train: Documents, test: Documents) -> list[str]:
         return []
     parts = []
     if vague:
-        points = math.ceil(
-            100 * math.sqrt(1 / max(1, len(test)))
-        )  # two standard deviations of a share of 1/2
-        parts.append(
-            f"there are only {len(test)} test documents: scores can be off by {min(points, 100)} points"
-        )
+        # Two standard deviations of a share of 1/2.
+        points = min(100, math.ceil(100 * math.sqrt(1 / max(1, len(test)))))
+        plural = "" if len(test) == 1 else "s"
+        parts.append(f"only {len(test)} test document{plural}: scores can be off by {points} points")
     if n_without:
         parts.append(f"{n_without:,} of {len(trained):,} classes have no test document")
     return ["; ".join(parts)]

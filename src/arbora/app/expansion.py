@@ -106,15 +106,7 @@ class ExpandedDocuments(NamedTuple):
     notices: list[str]
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
-        """Describe known and new groups and their documents: the content of a model folder.
-
-        Parameters
-        ----------
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
-        """
+        """Describe known and new groups and their documents: the content of a model folder; see `About`."""
         names = feature_names(self.documents, self.vectorizer, self.X.shape[1])
         subject = Subject(self.estimator, self.X, self.documents, names, self.vectorizer)
         filed = Membership(self.estimator.labels_, self.probability, self.options.sure)

@@ -11,17 +11,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from arbora._version import __version__
-from arbora.app.documents import as_documents
-from arbora.app.text_rows import transform_rows
 from arbora.arrays import Matrix
-from arbora.core.estimator import Explorable
 from arbora.core.files import HashingWriter, publish_folder, temporary_folder, write_synced
 from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.npz import read_arrays
@@ -485,76 +481,3 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
             state = "is missing" if there is None else f"has {there} bytes instead of {file['bytes']}"
             raise FolderError(f"{path} is damaged: {name} {state}; train the model again")
     return Folder(folder, about)
-
-
-# --- Models of raw texts: their rows, the page, model folders -----------------------------------------------
-
-
-class TextModel(Explorable):
-    """Methods that `TextClassifier` and `TopicModel` share; `content` describes the model."""
-
-    _kind: ClassVar[str]  # in words; with underscores, the name in a folder
-    _command: ClassVar[str]  # that writes a folder too
-    content: Any
-    vectorizer_: Any
-    estimator_: Any
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        return tags
-
-    def rows(self, texts: Any) -> Any:
-        """Return the rows of texts for `estimator_`.
-
-        Parameters
-        ----------
-        texts : sequence of str or Documents
-
-        Returns
-        -------
-        CSR matrix of shape (n_texts, n_features)
-        """
-        check_is_fitted(self)
-        return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
-
-    def explore(  # type: ignore[override]  # texts in the place of rows
-        self, texts: Any = None, y: Any = None, **options: Any
-    ) -> Any:
-        """Show the model as the page of ``arbora explore``; see `content` for the arguments.
-
-        Returns
-        -------
-        arbora.explore.page.Page
-            Notebooks display it; ``page.save("page.html")`` writes it to a file. Needs ``arbora[explore]``.
-        """
-        return super().explore(texts, y, **options)
-
-    def save(self, path: str | os.PathLike[str], texts: Any = None, y: Any = None, **options: Any) -> None:
-        """Write a model folder, which `load`, ``arbora explore`` and ``arbora predict`` open.
-
-        Parameters
-        ----------
-        path : path
-        texts, y : sequences, optional
-            Documents to keep in the folder, and their labels.
-        **options
-            See `content`.
-        """
-        write_folder(path, self.content(texts, y, **options))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a model that `save`, the command line or `arbora.io.save` has written.
-
-        Parameters
-        ----------
-        path : path
-        """
-        saved = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
-        model = saved.get(cls._kind.replace(" ", "_")) if isinstance(saved, dict) else saved
-        if not isinstance(model, cls):
-            raise ValueError(
-                f"{path} holds no {cls._kind}: write it with {cls.__name__}.save or {cls._command}"
-            )
-        return model

@@ -14,7 +14,7 @@ import numpy as np
 from arbora.app.documents import Documents, drop_duplicates
 from arbora.arrays import Matrix
 from arbora.core.estimator import warn_caller
-from arbora.core.monitor import with_progress
+from arbora.core.monitor import Progress
 from arbora.datasets.base import ROOT, DataFormatError, path_edges
 from arbora.datasets.readers.files import (
     AUTO,
@@ -516,8 +516,12 @@ def _no_labels(source: Source) -> str:
 def _read_rows(source: Source, skipped: SkippedRecords | None, verbose: int) -> list[TextRow]:
     on_terminal = bool(verbose) and sys.stderr is not None and sys.stderr.isatty()
     total = _count_documents(source) if on_terminal else None
-    rows = iter_documents(source, skipped)
-    return list(with_progress(rows, f"reading {Path(source.path).name}", total, verbose))
+    rows = []
+    with Progress(total, f"reading {Path(source.path).name}", verbose) as progress:
+        for row in iter_documents(source, skipped):
+            rows.append(row)
+            progress.update()
+    return rows
 
 
 def _count_documents(source: Source) -> int | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,10 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.contents.classifier import classifier_content, typical_words_of_labels, words_with_weight
-from arbora.app.contents.nodes import SAMPLE, About, Subject
+from arbora.app.contents.nodes import About, Subject
 from arbora.app.documents import Documents, as_documents
 from arbora.app.evaluation import trial_of
-from arbora.app.folder import Content, TextModel
+from arbora.app.folder import Content
 from arbora.app.labels import tree_of_labels, tree_of_model
 from arbora.app.text_choice import (
     SAFE,
@@ -40,6 +40,7 @@ from arbora.app.text_choice import (
     choose_for_texts,
     parse_recipe,
 )
+from arbora.app.text_model import TextModel
 from arbora.app.text_rows import feature_names, fit_rows, text_language, warn_of_script
 from arbora.arrays import Array, Matrix
 from arbora.core.estimator import require_y
@@ -489,52 +490,16 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
     def _column_names(self) -> list[str]:
         return self.feature_names_ or feature_names(None, self.vectorizer_, self.estimator_.n_features_in_)
 
-    def content(
-        self,
-        texts: Any = None,
-        y: Any = None,
-        *,
-        times: Any = None,
-        name: str | None = None,
-        sample: int = SAMPLE,
-        settings: Mapping[str, Any] | None = None,
-        notices: Sequence[str] = (),
-    ) -> Content:
-        """Describe the classes and documents: the content of a model folder and of the page.
-
-        Parameters
-        ----------
-        texts : sequence of str or Documents, optional
-            Documents to show; without them only classes and words are shown.
-        y : labels, optional
-            As for `fit`. The content then has an evaluation on these texts, which should not be training texts.
-        times : None
-            Texts of classifiers have no times.
-        name : str, optional
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
-        notices : sequence of str
-            Messages for the user.
-
-        Returns
-        -------
-        Content
-        """
+    def _describe(self, documents: Documents, y: Any, times: Any, about: About) -> Content:
         if times is not None:
             raise ValueError("times are for topics over time")
-        check_is_fitted(self)
-        documents = as_documents([] if texts is None else texts, name=name or type(self).__name__)
         model, trial = self.estimator_, None
         X = sp.csr_array(self.rows(documents) if len(documents) else (0, model.n_features_in_))
         if y is not None:
             trial = trial_of(model, X, y)
             documents = dataclasses.replace(documents, y=join_labels(trial.truth))
         subject = Subject(model, X, documents, self._column_names(), self.vectorizer_)
-        about = About(settings or {}, notices, sample)
-        content = classifier_content(subject, tree_of_model(model), trial, about)
-        return content._replace(model={**content.model, "text_classifier": self})
+        return classifier_content(subject, tree_of_model(model), trial, about)
 
 
 def _is_auto(value: Any) -> bool:

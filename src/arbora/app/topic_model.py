@@ -8,9 +8,10 @@ without the training documents.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -22,12 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
 from arbora.app.answers import known_rows, leaf_probabilities, topics_of_rows
-from arbora.app.contents.nodes import SAMPLE, About, Subject
+from arbora.app.contents.nodes import About, Subject
 from arbora.app.contents.topics import topic_words, topics_content, without_empty
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
-from arbora.app.documents import as_documents, as_times
-from arbora.app.folder import Content, TextModel
+from arbora.app.documents import Documents, as_documents, as_times
+from arbora.app.folder import Content
 from arbora.app.reading import choose_bins
+from arbora.app.text_model import TextModel
 from arbora.app.text_rows import AUTO, TextOptions, feature_names, fit_rows
 from arbora.app.topic_edits import (
     EditedTopics,
@@ -42,6 +44,7 @@ from arbora.app.topic_edits import (
     read_edits,
 )
 from arbora.arrays import Array, Ints, Matrix
+from arbora.datasets.readers.records import join_labels
 from arbora.text import LtcVectorizer
 
 MODELS = ("vmf", "bayes", "k-means")
@@ -360,58 +363,27 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         words = self.top_words(_TITLE_WORDS)
         return [self.names_.get(k) or ", ".join(top) or str(k) for k, top in enumerate(words)]
 
-    def content(
-        self,
-        texts: Any = None,
-        y: Any = None,
-        *,
-        times: Any = None,
-        name: str | None = None,
-        sample: int = SAMPLE,
-        settings: Mapping[str, Any] | None = None,
-        notices: Sequence[str] = (),
-    ) -> Content:
-        """Describe the topics and documents: the content of a model folder and of the page.
-
-        Parameters
-        ----------
-        texts : sequence of str or Documents, optional
-            Documents to show; without them only topics and words are shown.
-        y : sequence of labels, optional
-            A label to show with each text.
-        times : sequence of dates or numbers, optional
-        name : str, optional
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
-        notices : sequence of str
-            Messages for the user.
-
-        Returns
-        -------
-        Content
-        """
-        documents = as_documents([] if texts is None else texts, y, name or type(self).__name__)
-        model, stamps, how = self.topics_, self._stamps(times), dict(settings or {})
+    def _describe(self, documents: Documents, y: Any, times: Any, about: About) -> Content:
+        if y is not None:
+            documents = dataclasses.replace(documents, y=join_labels(list(y)))
+        model, stamps = self.topics_, self._stamps(times)
         X = sp.csr_array((0, self.estimator_.n_features_in_))
         if len(documents):
             X = self.rows(documents)
             stamps = None if stamps is None else stamps[known_rows(X)]
             documents, X, left_out = without_empty(documents, X)
-            notices = [*notices, *left_out]
-        names = self.feature_names_ or feature_names(None, self.vectorizer_, X.shape[1])
-        subject = Subject(model, X, documents, names, self.vectorizer_)
+            about = about._replace(notices=[*about.notices, *left_out])
         if hasattr(model, "times_"):
-            how = {"over_time": "time", **how}
+            about = about._replace(settings={"over_time": "time", **about.settings})
         else:
             stamps = None
+        names = self.feature_names_ or feature_names(None, self.vectorizer_, X.shape[1])
+        subject = Subject(model, X, documents, names, self.vectorizer_)
         words = topic_words(model, self.topic_forms())
-        about = About(how, notices, sample)
         content = topics_content(subject, stamps, about, words=words, names=self.names_)
         for topic, node in enumerate(words.leaves.tolist()):
             content.nodes[node]["topic"] = topic
-        return content._replace(model={**content.model, "topic_model": self})
+        return content
 
     # --- edits: see `arbora.app.topic_edits` ----------------------------------------------------------------------
 

@@ -136,16 +136,9 @@ class DiscoveredTopics(NamedTuple):
         return self.model.estimator_
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
-        """Describe the topics and their documents: the content of a model folder.
+        """Describe the topics and their documents: the content of a model folder; see `About`.
 
         Documents with no known words are left out, with a warning.
-
-        Parameters
-        ----------
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
         """
         field = {"over_time": self.options.over_time} if self.options.over_time else {}
         return self.model.content(

@@ -84,15 +84,7 @@ class TrainedClassifier(NamedTuple):
         return self.classifier.vectorizer_
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
-        """Describe the model, its documents and its evaluation: the content of a model folder.
-
-        Parameters
-        ----------
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
-        """
+        """Describe the model, its documents and its evaluation: the content of a model folder; see `About`."""
         n_features = self.estimator.n_features_in_
         names = feature_names(self.documents, self.vectorizer, n_features)
         X = transform_rows(self.documents, self.vectorizer, n_features)
@@ -237,6 +229,15 @@ class Candidate(NamedTuple):
     n_folds: int
 
 
+class Grid(NamedTuple):
+    """What is tried: costs and couplings (None: nothing is shared), on how many folds, by which score."""
+
+    costs: list[float]
+    couplings: list[float] | None
+    folds: int
+    scoring: str
+
+
 class Tuning(NamedTuple):
     """The candidates, the best first, and the features of the rows: the name of a recipe, None if they are given."""
 
@@ -303,8 +304,8 @@ def tune_classifier(
         )
     if folds < 2:
         raise ValueError(f"the number of folds must be 2 or more, got {folds}")
-    grid = sorted(costs or (LOGISTIC_COSTS if options.model in _LOGISTIC else COSTS))
-    if min(grid) <= 0:
+    costs = sorted(costs or (LOGISTIC_COSTS if options.model in _LOGISTIC else COSTS))
+    if min(costs) <= 0:
         raise ValueError("costs must be above 0")
     with_coupling = options.model in COUPLED and structure is not None
     shared = sorted(couplings or COUPLINGS) if with_coupling else None
@@ -312,21 +313,14 @@ def tune_classifier(
     texts = make_text_classifier(options, text, structure, features=features, language=language)
     rows = texts.training_rows(documents, Labels(documents.y), structure)
     search = _search_path if "search" in estimator.get_params() else _search_grid
-    tried = search(estimator, rows.X, documents.y, grid, shared, folds, scoring)
+    tried = search(estimator, rows.X, documents.y, Grid(costs, shared, folds, scoring))
     best_first = sorted(tried, key=lambda candidate: (-candidate.n_folds, -candidate.mean, candidate.C))
     return Tuning(best_first, rows.features)
 
 
-def _search_path(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    costs: list[float],
-    couplings: list[float] | None,
-    folds: int,
-    scoring: str,
-) -> list[Candidate]:
+def _search_path(estimator: Any, X: Any, y: Any, grid: Grid) -> list[Candidate]:
     """Search with the cross-validation of a recursive model."""
+    costs, couplings, folds, scoring = grid
     search = {"costs": costs, "couplings": couplings or [0.0], "cv": folds, "scoring": scoring}
     estimator.set_params(C="cv", coupling="cv", search=search, calibration=None)
     results = estimator.fit(X, y).cv_results_
@@ -338,23 +332,14 @@ def _search_path(
     ]
 
 
-def _search_grid(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    costs: list[float],
-    couplings: list[float] | None,
-    folds: int,
-    scoring: str,
-) -> list[Candidate]:
+def _search_grid(estimator: Any, X: Any, y: Any, grid: Grid) -> list[Candidate]:
     """Train on all folds but one and measure on that fold, for all candidates."""
+    costs, couplings, folds, scoring = grid
     fold_of = deal_folds(group_codes(y), folds, np.random.default_rng(estimator.random_state))
-    grid: list[tuple[float, float | None]] = [
-        (C, coupling) for coupling in (couplings or (None,)) for C in costs
-    ]
+    pairs = [(C, coupling) for coupling in (couplings or (None,)) for C in costs]
     tried = []
-    with Progress(len(grid) * folds, "cross-validation", verbose=estimator.verbose) as progress:
-        for C, coupling in grid:
+    with Progress(len(pairs) * folds, "cross-validation", verbose=estimator.verbose) as progress:
+        for C, coupling in pairs:
             model = clone(estimator).set_params(C=C, verbose=0)
             if coupling is not None:
                 model.set_params(coupling=coupling)

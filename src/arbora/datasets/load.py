@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -103,13 +104,13 @@ def load_news20(
 ) -> Dataset:
     """20 newsgroups, split by date: word counts, raw messages (unless ``texts=False``) and a hierarchy."""
     check_choice("hierarchy", hierarchy, ("dotted", "2level"))
-    data = _svmlight_set(name, folder, multilabel=False)
+    fields: dict[str, Any] = {}
     if hierarchy == "2level":
-        data.hierarchy = _hierarchy(folder, "hierarchy_2level.tsv")
+        fields["hierarchy"] = _hierarchy(folder, "hierarchy_2level.tsv")
     if texts:
-        data.texts_train = read_jsonl(folder / "train.jsonl.xz", label=None).texts
-        data.texts_test = read_jsonl(folder / "test.jsonl.xz", label=None).texts
-    return data
+        for part in ("train", "test"):
+            fields[f"texts_{part}"] = read_jsonl(folder / f"{part}.jsonl.xz", label=None).texts
+    return replace(load_svmlight_set(name, folder), **fields)
 
 
 def load_lshtc_small(name: str, folder: Path, task: Literal[1, 2] = 2) -> Dataset:

@@ -1,11 +1,9 @@
 """Show models in the browser, in a notebook and in figures.
 
 ======================  ============================================================================
-`page`                  one HTML file with all views of one or more model folders
-`model_page`            the page of a fitted model in memory: ``model.explore()``
-`server`                the page with a view that files new documents
+`page`                  one HTML file with all views of model folders, or of a model in memory
+`server`                the page with a view that files new documents; `guard` has its limits
 `figures`               single Plotly figures
-`cluster_figures`       Plotly figures of discriminative clusters
 ======================  ============================================================================
 """
 

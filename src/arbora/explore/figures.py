@@ -24,7 +24,7 @@ from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from arbora.app.contents.fitted_model import model_content
-from arbora.arrays import Array, Ints, Matrix
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.trace import LOG_COLUMNS
 from arbora.structure import Hierarchy
 
@@ -245,7 +245,7 @@ def self_organizing_map(model: Any) -> Any:
     corners = 2 * np.pi * (np.arange(n_corners) + 0.5) / n_corners
     cell = np.column_stack([np.cos(corners), np.sin(corners)]) / (2 * np.cos(np.pi / n_corners))
     distance = np.asarray(model.unit_distances_)
-    share = (distance - distance.min()) / max(float(np.ptp(distance)), np.finfo(float).tiny)
+    share = (distance - distance.min()) / max(float(np.ptp(distance)), TINY)
     figure = go.Figure()
     for position, grey in zip(positions, (250 - 150 * share).astype(int).tolist(), strict=True):
         path = "M" + "L".join(f"{x:.3f},{y:.3f}" for x, y in position + cell) + "Z"

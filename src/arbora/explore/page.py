@@ -348,9 +348,7 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
     --------
     >>> show("model/")  # doctest: +SKIP
     """
-    page = make_page(folders, most_documents=most_documents)
-    page.height = height
-    return page
+    return Page(make_page(folders, most_documents=most_documents).html, height)
 
 
 def as_json(value: Any) -> str:
@@ -457,21 +455,8 @@ def show_model(
     Parameters
     ----------
     model : fitted estimator of this package
-    X : array-like or sparse matrix of shape (n_samples, n_features), optional
-        Rows to show.
-    y : labels, optional
-        Classifiers: as for `fit`; the page then shows the quality on these rows. Topics: a label to show with each
-        row.
-    documents : sequence of n_samples str, optional
-        Texts of the rows.
-    words : sequence of n_features names, optional
-        Names of the columns; by default the column names of the data frame of the fit, or numbers.
-    times : array-like of shape (n_samples,), optional
-        Topics over time: times of the rows.
-    baseline : fitted classifier, optional
-        With y: a flat model, to show where the hierarchy helps.
-    name : str, optional
-        Name of the model; by default the name of its class.
+    X, y, documents, words, times, baseline, name
+        See `explore` of the model.
     height : int
         Height of the frame in pixels.
     layout : {"neighbours", "linear"}
@@ -501,6 +486,4 @@ def show_model(
         name=name,
         layout=layout,
     )
-    page = make_page([content])
-    page.height = height
-    return page
+    return Page(make_page([content]).html, height)
