@@ -26,9 +26,11 @@ from arbora.expand.clusters.clusterers import (
     run_kmeans,
     seed_centres,
 )
-from arbora.expand.clusters.constrained import Pool
 from arbora.expand.clusters.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph
+from arbora.expand.clusters.pool import (
+    Pool,
+)
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS
 from arbora.io import load, save
 from arbora.metrics import expansion_accuracy, hungarian_accuracy

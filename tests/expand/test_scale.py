@@ -9,17 +9,21 @@ from sklearn.metrics import adjusted_rand_score
 from arbora import expand
 from arbora.core.engine import SerialEngine
 from arbora.expand import ExpandClusters
-from arbora.expand.clusters.clusterers import seed_centres, unit_rows
-from arbora.expand.clusters.constrained import (
+from arbora.expand.clusters.clusterers import (
     Gaussians,
-    Pool,
     direction_model,
     gaussian_model,
     iterate,
     kmeans_model,
+    seed_centres,
+    unit_rows,
+)
+from arbora.expand.clusters.fitting import draw_sample
+from arbora.expand.clusters.partial_fit import name_groups
+from arbora.expand.clusters.pool import (
+    Pool,
     pose_pool,
 )
-from arbora.expand.clusters.partial_fit import draw_sample, name_groups
 from arbora.expand.groups import Groups, group_moments
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import LinearScores, WeightedRows, count_dense, e_step

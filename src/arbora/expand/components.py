@@ -133,7 +133,7 @@ def learn_components(
     if not monitor.n_iter:
         monitor.record(before, converged=True)
     A = best.reshape(-1, rows.Z.shape[1]) @ white
-    return Learned(A, monitor.trace, None, monitor.n_iter, converged, {"references_": references})
+    return Learned(A, monitor.trace, None, monitor.n_iter, converged, attributes={"references_": references})
 
 
 class InformativeComponents(MetricTransform):

@@ -42,7 +42,11 @@ from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import run_kmeans, seed_centres
-from arbora.expand.clusters.constrained import Pool, normalized, one_hot
+from arbora.expand.clusters.pool import (
+    Pool,
+    normalized,
+    one_hot,
+)
 from arbora.expand.groups import FeatureSpace, Groups, fit_space, group_moments, read_groups, to_space
 from arbora.expand.transforms.base import warn_unless_converged
 from arbora.expand.transforms.within_class import whitening

@@ -32,8 +32,12 @@ from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, requi
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.expand.clusters.clusterers import fit_kmeans
-from arbora.expand.clusters.constrained import Pool, cluster_means, normalized
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
+from arbora.expand.clusters.pool import (
+    Pool,
+    cluster_means,
+    normalized,
+)
 from arbora.expand.groups import fit_space, read_groups, to_space
 from arbora.expand.transforms.base import warn_unless_converged
 

@@ -1,6 +1,16 @@
-"""Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher components.
+"""Clusterers in which labelled rows stay in their groups: k-means, two mixtures, spectral clustering.
 
-They can be refined by passes over rows that are not in memory, and updated with further rows.
+The components of k-means and of the mixtures give a row a score that is linear in it. Labelled rows have a fixed
+component: their counts and sums never change and are added to those of the E-step, which sees the other rows alone.
+So each model is three functions (scores, update, extra) over sums, whole data, chunks in threads and rows that are
+mapped on request share the loop of `arbora.infer.mixture`, and further rows can be added later.
+
+    k-means                  x.c - |c|^2 / 2                        at temperature 0
+    Gaussian, one S          x.S^-1 m - m' S^-1 m / 2 + log w
+    von Mises-Fisher, one k  k x.m + log w                          rows of unit length
+
+The bound is -inertia / 2, or the log-likelihood of all rows in which that of a labelled row is the log-joint with its
+group.
 """
 
 from __future__ import annotations
@@ -11,30 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import eigsh
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
-from arbora.expand.clusters.constrained import (
-    Clustering,
-    Directions,
-    Gaussians,
-    Pool,
-    Problem,
-    assign,
-    centre_scores,
-    cluster_means,
-    direction_model,
-    direction_scores,
-    gaussian_model,
-    gaussian_scores,
-    iterate,
-    kmeans_model,
-    normalized,
-    pose_pool,
-    relabelled,
-)
 from arbora.expand.clusters.neighbours import (
     N_NEIGHBORS,
     NeighbourClustering,
@@ -42,13 +34,178 @@ from arbora.expand.clusters.neighbours import (
     neighbour_graph,
     votes_of,
 )
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
+from arbora.expand.clusters.pool import (
+    Clustering,
+    Pool,
+    Problem,
+    cluster_means,
+    normalized,
+    pose_pool,
+    relabelled,
+)
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    WeightedRows,
+    block_scores,
+    blocks,
+    dense_chunks,
+    e_step,
+    kernel_scores,
+)
+from arbora.special import kappa_mle, vmf_log_normalizer
+
+# --- Models: scores, update and extra over sums of rows ----------------------------------------------------
+
+
+_SHRINKAGE = 0.05  # of the common covariance towards its mean variance
+
+
+def _both(held: Stats, stats: Stats) -> tuple[Matrix, Matrix]:
+    return held.counts + stats.counts, held.sums + stats.sums
+
+
+# --- k-means -------------------------------------------------------------------------------------------------------
+
+
+def centre_scores(centres: Matrix) -> LinearScores:
+    """Half the squared length of a row minus half its squared distance to the centres (n_dims, n_clusters)."""
+    return LinearScores(centres, -0.5 * np.sum(centres**2, axis=0), 0.0)
+
+
+def kmeans_model(problem: Problem, reseat: Callable[[Matrix, Matrix], Matrix] | None = None) -> MixtureModel:
+    """Constrained k-means; `reseat` moves the centres of empty clusters, given centres and counts."""
+    held, squares = problem.held, float(np.trace(problem.outer))
+
+    def update(centres: Matrix, stats: Stats) -> Matrix:
+        counts, sums = _both(held, stats)
+        moved = np.where(counts > 0, sums / np.maximum(counts, TINY), centres)
+        return moved if reseat is None or np.all(counts > 0) else reseat(moved, counts)
+
+    def extra(centres: Matrix) -> float:
+        at_labels = float(np.vdot(held.sums, centres)) - float(held.counts @ np.sum(centres**2, axis=0)) / 2
+        return at_labels - squares / 2
+
+    return MixtureModel(centre_scores, update, extra)
+
+
+# --- Gaussians with one covariance ---------------------------------------------------------------------------------
+
+
+class Gaussians(NamedTuple):
+    """Means (n_dims, n_clusters), logarithms of the weights, and the common covariance."""
+
+    means: Matrix
+    log_weights: Matrix
+    covariance: Matrix
+
+
+def gaussian_scores(params: Gaussians) -> LinearScores:
+    """Log-joint of rows and components without what all components share."""
+    towards = cho_solve(cho_factor(params.covariance), params.means)
+    return LinearScores(towards, params.log_weights - np.sum(params.means * towards, axis=0) / 2)
+
+
+def gaussian_model(problem: Problem) -> MixtureModel:
+    """Gaussians with one covariance, shrunk towards its mean variance."""
+    held, total, width = problem.held, max(problem.total, TINY), len(problem.outer)
+
+    def update(_: Gaussians | None, stats: Stats) -> Gaussians:
+        counts, sums = _both(held, stats)
+        counts = np.maximum(counts, TINY)
+        means = sums / counts
+        covariance = (problem.outer - (counts * means) @ means.T) / total
+        level = max(float(np.trace(covariance)) / width, TINY)
+        shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * level * np.eye(width)
+        return Gaussians(means, np.log(counts / total), (shrunk + shrunk.T) / 2)
+
+    def extra(params: Gaussians) -> float:
+        factor, linear = cho_factor(params.covariance), gaussian_scores(params)
+        at_labels = float(np.vdot(held.sums, linear.weights) + held.counts @ linear.offset)
+        log_det = 2 * float(np.log(np.diag(factor[0])).sum())
+        squares = float(np.trace(cho_solve(factor, problem.outer)))
+        return at_labels - squares / 2 - total * (log_det + width * float(np.log(2 * np.pi))) / 2
+
+    return MixtureModel(gaussian_scores, update, extra)
+
+
+# --- von Mises-Fisher components with one concentration -------------------------------------------------------------
+
+
+class Directions(NamedTuple):
+    """Mean directions (n_dims, n_clusters), logarithms of the weights, and the common concentration."""
+
+    directions: Matrix
+    log_weights: Matrix
+    kappa: float
+
+
+def direction_scores(params: Directions) -> LinearScores:
+    """Log-joint of unit rows and components without the normaliser."""
+    return LinearScores(params.kappa * params.directions, params.log_weights)
+
+
+def direction_model(problem: Problem) -> MixtureModel:
+    """Von Mises-Fisher components; all rows have unit length."""
+    held, total = problem.held, max(problem.total, TINY)
+    width = max(len(problem.outer), 2)  # on a line, as on a circle
+
+    def update(_: Directions | None, stats: Stats) -> Directions:
+        counts, sums = _both(held, stats)
+        length = np.linalg.norm(sums, axis=0)
+        kappa = float(kappa_mle(min(float(length.sum()) / total, 1 - 1e-9), width))
+        directions = sums / np.maximum(length, TINY)
+        return Directions(directions, np.log(np.maximum(counts, TINY) / total), kappa)
+
+    def extra(params: Directions) -> float:
+        at_labels = params.kappa * float(np.vdot(held.sums, params.directions))
+        at_labels += float(held.counts @ params.log_weights)
+        return at_labels + total * float(vmf_log_normalizer(params.kappa, width))
+
+    return MixtureModel(direction_scores, update, extra)
+
+
+# --- the loop ------------------------------------------------------------------------------------------------------
+
+
+def iterate(
+    model: MixtureModel, problem: Problem, params: Any, schedule: Schedule, engine: Engine
+) -> MixtureFit:
+    """Run the loop; where all rows have labels there is nothing to iterate."""
+    if problem.rows.X.shape[0]:
+        return run(model, problem.rows, params, schedule, engine)
+    none = Stats(np.zeros_like(problem.held.counts), np.zeros_like(problem.held.sums))
+    params = model.update(params, none)
+    fit = run(model, _empty(problem), params, schedule._replace(max_iter=1), engine)
+    return fit
+
+
+def _empty(problem: Problem) -> WeightedRows:
+    """One row of weight 0."""
+    return WeightedRows(np.zeros((1, len(problem.outer))), np.zeros(1))
+
+
+def assign(scores: LinearScores, X: Any, engine: Engine) -> Ints:
+    """Best component of each row."""
+    prepared = kernel_scores(scores, X.dtype)
+
+    def best(chunk: slice) -> Ints:
+        parts = [
+            block_scores(X[block], prepared.weights, prepared.scale, prepared.offset).argmax(axis=1)
+            for block in blocks(chunk)
+        ]
+        return np.concatenate(parts)
+
+    if not X.shape[0]:
+        return np.zeros(0, np.int64)
+    return np.concatenate(engine.map(best, dense_chunks(X.shape[0])))
+
 
 # --- k-means in which labelled rows stay in their groups (Basu, Banerjee and Mooney 2002, constrained k-means) ---
 #
 # New centres start by k-means++ among the rows without a label, at distances that count the centres of the known
-# groups. The iterations are those of `constrained`: memory does not grow with rows x clusters.
+# groups. The iterations are those of the models above: memory does not grow with rows x clusters.
 #
 # Reference
 # ---------
@@ -225,7 +382,7 @@ def fit_kmeans(
 # --- Mixtures in which labelled rows stay in their groups: Gaussian and von Mises-Fisher --------------------
 #
 # Gaussian components share one covariance, von Mises-Fisher components one concentration. Both start from
-# constrained k-means and take EM steps; responsibilities of labelled rows are fixed (`constrained`). What known
+# constrained k-means and take EM steps; responsibilities of labelled rows are fixed. What known
 # groups look like carries over to new ones through what is shared.
 
 
@@ -454,16 +611,6 @@ class Clusterer(NamedTuple):
     auto_dense: bool = False
     auto_sparse: bool = False
 
-    def cluster(
-        self, pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, engine: Engine | None = None
-    ) -> Clustering:
-        """Cluster a pool; a clustering without a family is one of neighbours."""
-        clustering = self.fit(pool, n_new, rng, n_init, engine=engine)
-        if self.family is not None or isinstance(clustering, NeighbourClustering):
-            return clustering  # type: ignore[no-any-return]
-        labels = np.where(pool.fixed >= 0, pool.fixed, np.asarray(clustering.labels, np.int64))
-        return by_neighbours(pool, labels, n_new)
-
     def prepare(self, Z: Matrix) -> Matrix:
         """Rows of the learned space as the clusterer takes them: of unit length for directions."""
         return unit_rows(Z) if self.unit else Z
@@ -472,6 +619,18 @@ class Clusterer(NamedTuple):
     def unit(self) -> bool:
         """Whether rows are divided by their lengths."""
         return self.family is not None and self.family.unit
+
+
+def by_labels(fit: Callable[..., Any]) -> Callable[..., NeighbourClustering]:
+    """Fit a clusterer of a user, of which the labels are known; other rows ask their neighbours."""
+
+    def fit_labels(
+        pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, engine: Engine | None = None
+    ) -> NeighbourClustering:
+        labels = np.asarray(fit(pool, n_new, rng, n_init, engine=engine).labels, np.int64)
+        return by_neighbours(pool, np.where(pool.fixed >= 0, pool.fixed, labels), n_new)
+
+    return fit_labels
 
 
 KMEANS = Family(

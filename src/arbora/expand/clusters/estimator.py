@@ -12,7 +12,7 @@ neighbours (`neighbours`).
 (TCS-UL).
 7. Find the temperature of the probabilities by hiding labels (`fitting`).
 
-Above 100,000 rows the steps use a sample, and passes over all rows follow (`partial_fit`).
+Above 100,000 rows the steps use a sample, and passes over all rows follow (`fitting`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import Clusterer
 from arbora.expand.clusters.explanation import Explanation, explain_groups
-from arbora.expand.clusters.fitting import Expanded
+from arbora.expand.clusters.fitting import Expanded, expand, refine, sample_size, take_sample
 from arbora.expand.clusters.group_model import GroupPredictor
-from arbora.expand.clusters.partial_fit import Updated, fit_groups, update_groups
+from arbora.expand.clusters.neighbours import MOST_EXACT
+from arbora.expand.clusters.partial_fit import Updated, update_groups
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS
-from arbora.expand.clusters.search import SCALES, Candidate, Options, choice_before
+from arbora.expand.clusters.search import SCALES, Choice, Options, choice_before, choose, learnable
 from arbora.expand.groups import Groups, read_further, read_groups
 from arbora.expand.transforms.base import MetricTransform
 
@@ -301,8 +302,8 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
             self._validate_params()
             require_y(self, y, "it learns from groups")
             X = check_features(self, X, reset=True)
-            groups = read_groups(y, X.shape[0])
-            self._fit(X, groups, None)
+            self.__dict__.pop("cv_results_", None)  # of an earlier fit
+            self._fit(X, read_groups(y, X.shape[0]), None)
         return self
 
     def fit_predict(self, X: Any, y: Any) -> Matrix:
@@ -320,37 +321,47 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
         """
         return np.asarray(self.fit(X, y).labels_)
 
-    def _fit(self, X: Any, groups: Groups, candidate: Candidate | None) -> None:
-        options = Options(**{name: getattr(self, name) for name in Options._fields})
+    def _fit(self, X: Any, groups: Groups, choice: Choice | None) -> None:
+        """Fit, with an earlier choice or with the best candidate of a search."""
         engine, seed = ThreadEngine(self.n_jobs), draw_seed(self.random_state)
-        found, chosen = fit_groups(X, groups, candidate, options, seed, engine)
-        if candidate is None:
-            self.__dict__.pop("cv_results_", None)
-        if chosen.results is not None:
-            self.cv_results_ = chosen.results
-        self._keep(found, groups)
+        options = Options(**{name: getattr(self, name) for name in Options._fields})
+        size = sample_size(self.batch_size, X.shape[0], X.shape[1], self.n_dims)
+        sample = take_sample(X, groups, size, seed)
+        if not sample.is_all:
+            options = options._replace(filing="clusters")
+        if choice is None:
+            choice = choose(sample.X, sample.groups, options, seed)  # trains each candidate on 6 folds
+        candidate = learnable(choice.candidate, groups.n_groups)
+        if size is not None and size > MOST_EXACT and candidate.clusterer.family is None:
+            sample = take_sample(X, groups, MOST_EXACT, seed)  # a graph of neighbours
+        # Trains the map once, once more for each of `n_rounds`, and on 4 folds for the temperature.
+        result = expand(sample.X, sample.groups, candidate, options, seed, engine)
+        if not sample.is_all:
+            result = refine(result, X, groups, engine)
+        self._assign(result, groups)
+        if choice.results is not None:
+            self.cv_results_ = choice.results
 
-    def _keep(self, found: Expanded, groups: Groups) -> None:
-        """Leave the model, names and descriptions."""
-        L, n_known = found.learned.L, groups.n_groups
-        self.space_, self.components_, self.A_ = found.learned.space, L, L.T @ L
-        self.group_model_, self.choice_ = found.model, found.candidate.names
-        self.on_sphere_ = found.learned.unit
-        self.temperature_, self.running_sums_ = found.model.temperature, found.running
+    def _assign(self, result: Expanded, groups: Groups) -> None:
+        """Set model, names and descriptions."""
+        learned, n_new, estimate = result.learned, result.model.n_new, result.estimate
+        self.space_, self.components_, self.on_sphere_ = learned
+        self.A_ = learned.L.T @ learned.L
+        self.group_model_, self.choice_ = result.model, result.candidate.names
+        self.temperature_, self.running_sums_ = result.model.temperature, result.running
         self.known_classes_ = groups.classes
-        self.classes_ = name_new_groups(groups.classes, found.n_new)
-        self.labels_, self.n_new_ = self.classes_[found.codes], found.n_new
-        self.n_new_estimate_ = found.estimate
-        self.n_new_range_ = found.n_new, found.n_new
-        if found.estimate is not None:
-            self.n_new_range_ = min(found.estimate.low, found.n_new), max(found.estimate.high, found.n_new)
-        elif self.n_new != "auto" and found.n_new < self.n_new:
+        self.classes_ = name_new_groups(groups.classes, n_new)
+        self.labels_, self.n_new_, self.n_new_estimate_ = self.classes_[result.codes], n_new, estimate
+        self.n_new_range_ = n_new, n_new
+        if estimate is not None:
+            self.n_new_range_ = min(estimate.low, n_new), max(estimate.high, n_new)
+        elif self.n_new != "auto" and n_new < self.n_new:
             warn_caller(
-                f"n_new={self.n_new}, but {found.n_new} new group{'s have' if found.n_new != 1 else ' has'} rows: "
-                "rows without a label, if any, joined other groups. Try another n_new or clusterer, or "
+                f"n_new={self.n_new}, but {n_new} new group{'s have' if n_new != 1 else ' has'} rows: rows without a "
+                "label, if any, joined other groups. Try another n_new or clusterer, or "
                 'filing="clusters"; use pool="new" if no such row belongs to a known group.'
             )
-        self.new_groups_ = describe_new_groups(found.codes, found.own, self.classes_, n_known)
+        self.new_groups_ = describe_new_groups(result.codes, result.own, self.classes_, groups.n_groups)
 
     def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
         """Tell what separates the labelled groups, and which of them might be split or merged.
@@ -406,7 +417,7 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
             X = check_features(self, X, reset=False)
             groups = read_groups(y, X.shape[0])
             before, old_new = self.predict(X), self.classes_[len(self.known_classes_) :]
-            self._fit(X, groups, choice_before(self.choice_, self.metric, self.clusterer))
+            self._fit(X, groups, Choice(choice_before(self.choice_, self.metric, self.clusterer)))
             self._rename(before, old_new)
         return self
 

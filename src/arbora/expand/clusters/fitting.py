@@ -1,4 +1,4 @@
-"""The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster."""
+"""The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster, all rows."""
 
 from __future__ import annotations
 
@@ -11,21 +11,38 @@ from scipy.optimize import linear_sum_assignment, minimize_scalar
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.expand.clusters.clusterers import NO_LABELS, Clusterer, mean_scores, nearest
-from arbora.expand.clusters.constrained import Clustering, Pool, normalized
+from arbora.expand.clusters.clusterers import (
+    NO_LABELS,
+    Clusterer,
+    Family,
+    assign,
+    centre_scores,
+    iterate,
+    mean_scores,
+    nearest,
+)
 from arbora.expand.clusters.group_model import (
     GroupModel,
     LearnedMap,
+    MappedRows,
     RunningSums,
+    by_blocks,
     own_probability,
     running_sums,
 )
 from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
 from arbora.expand.clusters.neighbours import file_rows
+from arbora.expand.clusters.pool import (
+    Clustering,
+    Pool,
+    normalized,
+    pose,
+)
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.clusters.search import Candidate, Options, labelled_in, learn_space
-from arbora.expand.groups import Groups, group_moments, to_space
-from arbora.expand.transforms.base import Labelled
+from arbora.expand.groups import MOST_DIMS, REDUCED_DIMS, Groups, group_moments, to_space
+from arbora.expand.transforms.base import Labelled, apply_map
+from arbora.infer.mixture.loop import Schedule
 
 # --- Honest probabilities: temperatures that are found by hiding labels -------------------------------------
 #
@@ -163,7 +180,7 @@ def _folds(
         code[shown] = np.arange(len(shown))
         own = code[labelled.codes]
         base = Labelled(labelled.Z[~free], own[~free], len(shown), labelled.row_weight[~free], labelled.seed)
-        Z = candidate.metric.map(candidate.learn(base), labelled.Z)
+        Z = apply_map(candidate.learn(base), labelled.Z, unit=candidate.metric.unit_rows)
         yield _clustered(
             Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, filing, rng
         )
@@ -187,13 +204,13 @@ def _clustered(
     found_codes = fixed.copy()
     if covers_known:
         rows = Pool(Z, fixed, n_shown, np.ones(len(Z)))
-        found = clusterer.cluster(rows, n_hidden, rng, _STARTS)
+        found = clusterer.fit(rows, n_hidden, rng, _STARTS)
         if filing == "neighbours":
             found = _filed(rows, found, n_hidden, clusterer, 0)
         found_codes = found.labels
     else:
         rows = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
-        found = clusterer.cluster(rows, n_hidden, rng, _STARTS)
+        found = clusterer.fit(rows, n_hidden, rng, _STARTS)
         found_codes[free] = n_shown + found.labels
     Z = clusterer.prepare(Z)
     moments = group_moments(Z, found_codes, n_shown + n_hidden, np.ones(len(Z)))
@@ -254,11 +271,6 @@ class Expanded(NamedTuple):
     codes: Ints  # of all rows, new groups by falling size
     own: Array  # probability of the group of each row
     estimate: NumberOfGroups | None
-
-    @property
-    def n_new(self) -> int:
-        """New groups that have rows."""
-        return self.model.n_new
 
 
 def expand(
@@ -340,14 +352,14 @@ def cluster(
     clusterer = candidate.clusterer
     if options.pool == "mixed" or not n_new:
         pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
-        found = clusterer.cluster(pool, n_new, rng, options.n_init, engine)
+        found = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
         if options.filing == "neighbours":
             found = _filed(pool, found, n_new, clusterer, int(rng.integers(2**31 - 1)))
             return Clusters(found, found.labels, "neighbours")
         return Clusters(found, found.labels, clusterer.name)
     free = np.flatnonzero(~groups.labelled)
     pool = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
-    found = clusterer.cluster(pool, n_new, rng, options.n_init, engine)
+    found = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
     codes = groups.codes.copy()
     codes[free] = groups.n_groups + found.labels
     return Clusters(found, codes, clusterer.name)
@@ -402,3 +414,155 @@ def summarize(
         found, covers_known, n_known, moments.mean, variance, clusterer.unit, clusters.clusterer
     )
     return model, codes
+
+
+# --- Large collections: learn from a sample, then pass over all rows with bounded memory --------------------
+#
+# Scale, transformation, clusterer, map, temperature and number of new groups come from a sample of the rows; so do
+# the starts of the clusters. Passes of EM over all rows follow: rows are mapped block by block, and the sums of the
+# blocks are added, so that a pass gives the bits of one over rows in memory. Rows are not filed by their neighbours.
+# A neighbour graph is not made of sums: spectral clusters stay those of a sample of at most 20,000 rows, and other
+# rows ask their neighbours in it.
+
+
+MAX_FIT_ROWS = 100_000  # of a fit that is not done in batches
+MAX_ENTRIES = 20_000_000  # of its rows in the feature space
+SAMPLE = 50_000  # rows of the sample
+MAX_PASSES = 20
+_TOLERANCE = 1e-4  # gain of a pass: of the variance for k-means, per row for mixtures
+
+
+def sample_size(batch_size: Any, n_rows: int, n_features: int, n_dims: Any) -> int | None:
+    """Return the size of the sample, or None where all rows are fitted at once.
+
+    Examples
+    --------
+    >>> sample_size("auto", 5000, 30, "auto"), sample_size("auto", 10**6, 30, "auto")
+    (None, 50000)
+    >>> sample_size(1000, 5000, 30, "auto"), sample_size(None, 10**9, 30, "auto")
+    (1000, None)
+    """
+    if batch_size is None:
+        return None
+    if batch_size != "auto":
+        return int(batch_size) if n_rows > batch_size else None
+    width = n_features if n_features <= MOST_DIMS else REDUCED_DIMS
+    width = n_features if n_dims is None else width if n_dims == "auto" else int(n_dims)
+    if n_rows <= MAX_FIT_ROWS and n_rows * width <= MAX_ENTRIES:
+        return None
+    return min(SAMPLE, max(1000, MAX_ENTRIES // width), n_rows)
+
+
+def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
+    """Rows of a sample: labelled ones as evenly from the groups as they allow, at most half, and rows of the pool.
+
+    Each group keeps at least one labelled row.
+
+    Examples
+    --------
+    >>> codes = np.array([0] * 50 + [1] * 3 + [-1] * 100)
+    >>> rows = draw_sample(Groups(codes, np.arange(2)), 20, np.random.default_rng(0))
+    >>> np.unique(codes[rows], return_counts=True)
+    (array([-1,  0,  1]), array([10,  7,  3]))
+    """
+    free = np.flatnonzero(~groups.labelled)
+    budget = size - min(len(free), size - size // 2)
+    size_of = np.bincount(groups.codes[groups.labelled], minlength=groups.n_groups)
+    most = np.arange(1, int(size_of.max()) + 1)
+    kept = np.sort(size_of)
+    taken = np.concatenate([[0], np.cumsum(kept)])
+    below = np.searchsorted(kept, most)  # groups that are smaller than `most`
+    fits = taken[below] + (len(kept) - below) * most <= budget
+    cap = int(most[fits][-1]) if fits.any() else 1
+    chosen = []
+    for group in range(groups.n_groups):
+        rows = np.flatnonzero(groups.codes == group)
+        chosen.append(rows if len(rows) <= cap else rng.choice(rows, cap, replace=False))
+    labelled = np.concatenate(chosen)
+    room = max(size - len(labelled), min(len(free), 1))
+    return np.sort(np.concatenate([labelled, rng.choice(free, min(room, len(free)), replace=False)]))
+
+
+class Sample(NamedTuple):
+    """Rows that a fit learns from: all, or some of them."""
+
+    X: Any
+    groups: Groups
+    is_all: bool
+
+
+def take_sample(X: Any, groups: Groups, size: int | None, seed: int) -> Sample:
+    """Take a sample of the rows; all of them without a size."""
+    if size is None:
+        return Sample(X, groups, True)
+    rows = draw_sample(groups, size, np.random.default_rng(seed))
+    return Sample(X[rows], Groups(groups.codes[rows], groups.classes), False)
+
+
+def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
+    """Go on from the fit of a sample with all rows."""
+    model = found.model
+    rows = MappedRows(X, found.learned, model.unit)
+    family = family_of(model.clusterer)
+    if family is not None and (model.covers_known or model.n_new):
+        model = model._replace(clustering=_passes(family, model, rows, groups, engine))
+    codes = _assign(model, rows, groups, engine)
+    order = ordered(codes, model.n_known, len(model.means))
+    code = np.zeros(len(model.means), np.int64)
+    code[order] = np.arange(len(order))
+    codes = code[codes]
+    own_order = order if model.covers_known else order[model.n_known :] - model.n_known  # of the clusterer
+    model = model._replace(clustering=model.clustering.take(own_order), means=model.means[order])
+    own = own_probability(model, rows, codes, engine)
+    running = running_sums(rows, groups, codes, own, model, engine)
+    model = with_means(model, running)
+    return found._replace(model=model, running=running, codes=codes, own=own)
+
+
+def with_means(model: GroupModel, running: RunningSums) -> GroupModel:
+    """Model with the means and the variance of all rows so far."""
+    return model._replace(means=running.means, variance=running.variance)
+
+
+def _passes(family: Family, model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine) -> Any:
+    """EM over all rows from the clusters of the sample."""
+    free = ~groups.labelled
+    weight = np.ones(rows.shape[0], rows.dtype)
+    n_clusters = len(model.means)
+    if model.covers_known:
+        problem = pose(rows, groups.codes, weight, n_clusters, engine)
+    else:
+        n_clusters -= model.n_known
+        problem = pose(rows, np.full(len(free), -1), weight * free, n_clusters, engine)
+    spread = model.variance * rows.shape[1] / 2 if family.temperature == 0 else 1.0
+    schedule = Schedule(_TOLERANCE * spread, MAX_PASSES, (family.temperature,))
+    prepared = problem._replace(rows=schedule.prepare(problem.rows, n_clusters))
+    fit = iterate(family.model(problem), prepared, family.params(model.clustering), schedule, engine)
+    counts = np.zeros(n_clusters) if fit.stats is None else fit.stats.counts + problem.held.counts
+    if family.temperature == 0:
+        counts = _count(model, fit.params, rows, groups, engine)
+    bound = float(fit.bounds[-1])
+    variance = max(-2 * bound, 0.0) / max(problem.total * rows.shape[1], 1.0)
+    return family.make(fit.params, counts, variance, bound)
+
+
+def _count(model: GroupModel, centres: Matrix, rows: MappedRows, groups: Groups, engine: Engine) -> Matrix:
+    """Rows of the clusters of k-means."""
+    found = assign(centre_scores(centres), rows, engine)
+    if model.covers_known:
+        found = np.where(groups.labelled, groups.codes, found)
+    else:
+        found = found[~groups.labelled]
+    return np.bincount(found, minlength=centres.shape[1]).astype(np.float64)
+
+
+def _assign(model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine) -> Ints:
+    """Group of each row: its label, or the most probable one (of the new ones, where the pool has no others)."""
+    score, codes, first = model.scorer(), groups.codes.copy(), model.first
+
+    def work(block: slice, Z: Matrix) -> None:
+        best = first + score(Z)[:, first:].argmax(axis=1)
+        codes[block] = np.where(codes[block] >= 0, codes[block], best)
+
+    by_blocks(rows, work, engine)
+    return codes

@@ -14,7 +14,13 @@ from arbora.core.engine import Engine
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import mean_scores, unit_rows
-from arbora.expand.clusters.constrained import Clustering, Sums, normalized, pose, sum_rows
+from arbora.expand.clusters.pool import (
+    Clustering,
+    Sums,
+    normalized,
+    pose,
+    sum_rows,
+)
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.groups import FeatureSpace, Groups, to_space
 from arbora.expand.transforms.base import apply_map

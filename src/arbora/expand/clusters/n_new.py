@@ -34,8 +34,11 @@ import numpy as np
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.expand.clusters.clusterers import fit_kmeans, leading_eigenvectors
-from arbora.expand.clusters.constrained import Pool, cluster_means
 from arbora.expand.clusters.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
+from arbora.expand.clusters.pool import (
+    Pool,
+    cluster_means,
+)
 
 RULES = (
     "bic",

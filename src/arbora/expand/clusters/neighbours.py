@@ -23,7 +23,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import CHUNK_ROWS, split
-from arbora.expand.clusters.constrained import Pool, one_hot, relabelled
+from arbora.expand.clusters.pool import Pool, one_hot, relabelled
 
 MOST_EXACT = 20_000
 N_NEIGHBORS = 10

@@ -8,12 +8,10 @@ derive from these rows. To add a transformation or a clusterer, add a row; to us
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.arrays import Matrix
 from arbora.core.monitor import Progress
 from arbora.expand.clusters.clusterers import (
     DIRECTIONS,
@@ -21,12 +19,13 @@ from arbora.expand.clusters.clusterers import (
     KMEANS,
     Clusterer,
     Family,
+    by_labels,
     fit_gaussian,
     fit_kmeans,
     fit_spectral,
     fit_spherical,
 )
-from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, apply_map, in_double
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform
 from arbora.expand.transforms.fisher import FisherTransform
 from arbora.expand.transforms.gaussian import GaussianTransform
 from arbora.expand.transforms.separability import SeparabilityTransform
@@ -37,45 +36,24 @@ from arbora.expand.transforms.within_class import WithinClassTransform
 
 
 class Metric(NamedTuple):
-    """A transformation under a name."""
+    """A transformation under a name; `as_metric` makes a row of a transformer."""
 
     name: str
     transformer: MetricTransform
-    auto: bool = False  # whether "auto" tries it
+    auto: bool  # whether "auto" tries it
+    strengths: tuple[float, ...]  # that a search tries
+    strength: float  # without a search
+    min_groups: int  # that must be labelled
+    unit_rows: bool  # whether mapped rows are divided by their lengths
 
-    @property
-    def strengths(self) -> list[float]:
-        """Strengths that a search tries: one, or the candidates of the transformer."""
-        return self.transformer._read_strengths()
 
-    @property
-    def strength(self) -> float:
-        """Strength without a search: the only one, or the default of the transformer."""
-        strengths = self.strengths
-        if len(strengths) == 1:
-            return strengths[0]
-        return float(
-            inspect.signature(type(self.transformer)).parameters[str(self.transformer._strength)].default
-        )
-
-    @property
-    def min_groups(self) -> int:
-        """Labelled groups that it needs."""
-        return self.transformer._min_groups
-
-    def learn(self, labelled: Labelled, strength: float) -> Matrix:
-        """Map for labelled rows of a feature space."""
-        rows = labelled if self.transformer._learns_in_single else in_double(labelled)
-        return self.transformer._learn(rows, strength).L
-
-    def map(self, L: Matrix, Z: Matrix) -> Matrix:
-        """Rows of the feature space after a map."""
-        return apply_map(L, Z, unit=self.unit_rows)
-
-    @property
-    def unit_rows(self) -> bool:
-        """Whether mapped rows are divided by their lengths."""
-        return self.transformer._unit_rows
+def as_metric(name: str, transformer: MetricTransform, *, auto: bool = False) -> Metric:
+    """Read the rest of a row from a transformer: the default strength is that of its class."""
+    strengths, default = transformer._read_strengths(), transformer._default_strength()
+    strength = strengths[0] if len(strengths) == 1 else default
+    return Metric(
+        name, transformer, auto, tuple(strengths), strength, transformer._min_groups, transformer._unit_rows
+    )
 
 
 class IdentityTransform(MetricTransform):
@@ -94,12 +72,12 @@ class IdentityTransform(MetricTransform):
 METRICS = {
     row.name: row
     for row in (
-        Metric("identity", IdentityTransform(), auto=True),
-        Metric("within", WithinClassTransform([0.01, 0.1, 0.3]), auto=True),
-        Metric("gaussian", GaussianTransform(tol=1e-3, max_iter=200), auto=True),
-        Metric("separability", SeparabilityTransform(tol=1e-2)),
-        Metric("fisher", FisherTransform(), auto=True),
-        Metric("spherical", SphericalTransform(tol=1e-3)),
+        as_metric("identity", IdentityTransform(), auto=True),
+        as_metric("within", WithinClassTransform([0.01, 0.1, 0.3]), auto=True),
+        as_metric("gaussian", GaussianTransform(tol=1e-3, max_iter=200), auto=True),
+        as_metric("separability", SeparabilityTransform(tol=1e-2)),
+        as_metric("fisher", FisherTransform(), auto=True),
+        as_metric("spherical", SphericalTransform(tol=1e-3)),
     )
 }
 
@@ -108,7 +86,7 @@ def read_metrics(metric: str | MetricTransform) -> dict[str, Metric]:
     """Return the rows that the parameter `metric` asks for, by name."""
     if isinstance(metric, MetricTransform):
         name = type(metric).__name__
-        return {name: Metric(name, metric)}
+        return {name: as_metric(name, metric)}
     return {name: row for name, row in METRICS.items() if (row.auto if metric == "auto" else name == metric)}
 
 
@@ -133,7 +111,8 @@ def read_clusterers(clusterer: str | Clusterer, *, sparse: bool) -> dict[str, Cl
             raise ValueError(
                 f"the clusterer {clusterer.name!r} of arbora has this name: give yours another name."
             )
-        return {clusterer.name: clusterer}
+        mine = clusterer if clusterer.name in CLUSTERERS else clusterer._replace(fit=by_labels(clusterer.fit))
+        return {clusterer.name: mine}
     if clusterer == "auto":
         return {
             name: row for name, row in CLUSTERERS.items() if (row.auto_sparse if sparse else row.auto_dense)

@@ -17,11 +17,14 @@ from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.expand.clusters.clusterers import Clusterer
-from arbora.expand.clusters.constrained import Pool
+from arbora.expand.clusters.pool import (
+    Pool,
+)
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS, Metric, read_clusterers, read_metrics
 from arbora.expand.groups import FeatureSpace, Groups
 from arbora.expand.transforms.base import (
     Labelled,
+    apply_map,
     hidden_groups,
     hidden_size,
     labelled_rows,
@@ -54,7 +57,8 @@ class Candidate(NamedTuple):
 
     def learn(self, labelled: Labelled) -> Matrix:
         """Map for labelled rows of a feature space, in their precision."""
-        return self.metric.learn(labelled, self.strength).astype(labelled.Z.dtype, copy=False)
+        L = self.metric.transformer.learn(labelled, self.strength).L
+        return L.astype(labelled.Z.dtype, copy=False)
 
 
 class Choice(NamedTuple):
@@ -119,16 +123,16 @@ def search(
     mean_scores: dict[Candidate, float] = {}
 
     def score(candidate: Candidate) -> None:
-        scores = []
+        scores, transformer = [], candidate.metric.transformer
         for number, fold in enumerate(folds):
             key = (*candidate[:3], number)
             if key not in learned:
-                learned[key] = candidate.metric.learn(fold.shown[candidate.scale], candidate.strength)
+                learned[key] = transformer.learn(fold.shown[candidate.scale], candidate.strength).L
             pool = fold.pool[candidate.scale]
-            Z = candidate.metric.map(learned[key], pool.Z)
+            Z = apply_map(learned[key], pool.Z, unit=candidate.metric.unit_rows)
             free = Pool(Z, np.full(len(Z), -1, np.int64), 0, pool.row_weight)
             rng = np.random.default_rng(seed)
-            labels = candidate.clusterer.cluster(free, pool.n_groups, rng, _STARTS).labels
+            labels = candidate.clusterer.fit(free, pool.n_groups, rng, _STARTS).labels
             scores.append(agreement(pool.codes, labels))
         mean_scores[candidate] = float(np.mean(scores))
         for name, value in candidate.names.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -103,6 +104,7 @@ class Learned(NamedTuple):
     gap: float | None = None  # certified relative duality gap; None where the problem has none
     n_iter: int = 1
     converged: bool = True
+    exact: float | None = None  # objective of a solution in closed form, instead of the three fields before
     attributes: Mapping[str, Any] = MappingProxyType({})  # further fitted attributes, by name
 
 
@@ -119,13 +121,6 @@ class Rows(NamedTuple):
     groups: Groups
     space: FeatureSpace
     labelled: Labelled
-
-
-def solved(L: Matrix, objective: float) -> Learned:
-    """Return the solution of a problem with a closed form: a trace of one row, and the gap 0."""
-    trace = Trace()
-    trace.append(objective=objective, gap=0.0)
-    return Learned(L, trace, 0.0)
 
 
 def square_root(A: Matrix) -> Matrix:
@@ -214,7 +209,7 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
                 rows.labelled
             )  # "cv": trains on N_FOLDS folds for each candidate
             with Progress(None, self._steps, self.verbose) as progress:
-                learned = self._learn(rows.labelled, strength.value, progress)
+                learned = self.learn(rows.labelled, strength.value, progress)
             self._warn(rows.labelled, learned)
             self._assign(rows, strength, learned)
         return self
@@ -230,7 +225,7 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
         space = self._fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed)
         labelled = labelled_rows(X, groups, space, weight, seed)
         require_groups(type(self).__name__, labelled, self._min_groups)
-        return Rows(groups, space, labelled if self._learns_in_single else in_double(labelled))
+        return Rows(groups, space, labelled)
 
     def _fit_space(
         self, X: Any, groups: Groups, row_weight: Matrix, *, n_dims: Any, seed: int, scale: str = "common"
@@ -247,7 +242,7 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
             return Strength(candidates[0])
         fast = clone(self).set_params(**self._while_choosing)
         return choose_by_hiding(
-            lambda shown, strength: fast._learn(shown, strength).L,
+            lambda shown, strength: fast.learn(shown, strength).L,
             labelled,
             candidates,
             self._strength,
@@ -273,8 +268,17 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         return [float(candidate) for candidate in candidates]
 
+    def _default_strength(self) -> float:
+        default = 0.0 if self._strength is None else signature(type(self)).parameters[self._strength].default
+        return float(default)
+
+    def learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
+        """Find the map for labelled rows of a feature space; reads parameters, and sets nothing."""
+        if not self._learns_in_single:
+            labelled = labelled._replace(Z=labelled.Z.astype(np.float64, copy=False))
+        return self._learn(labelled, strength, progress)
+
     def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
-        """Find the map for labelled rows and a strength; reads parameters, and sets nothing."""
         raise NotImplementedError
 
     def _warn(self, labelled: Labelled, learned: Learned) -> None:
@@ -293,6 +297,9 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
             attributes[f"{self._strength}_"] = strength.value
         if strength.results is not None:
             attributes["cv_results_"] = strength.results
+        if learned.exact is not None:
+            attributes["trace_"], attributes["duality_gap_"] = Trace(), 0.0
+            attributes["trace_"].append(objective=learned.exact, gap=0.0)
         if learned.trace is not None:
             attributes["trace_"] = learned.trace
         if learned.gap is not None and not np.isnan(learned.gap):
@@ -324,11 +331,6 @@ def labelled_rows(X: Any, groups: Groups, space: FeatureSpace, row_weight: Matri
     """Labelled rows of positive weight, in a feature space."""
     ids = groups.labelled & (row_weight > 0)
     return Labelled(to_space(space, X[ids]), groups.codes[ids], groups.n_groups, row_weight[ids], seed)
-
-
-def in_double(labelled: Labelled) -> Labelled:
-    """Labelled rows in double precision."""
-    return labelled._replace(Z=labelled.Z.astype(np.float64, copy=False))
 
 
 def apply_map(L: Matrix, Z: Matrix, *, unit: bool = False) -> Matrix:

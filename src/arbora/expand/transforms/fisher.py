@@ -26,7 +26,6 @@ from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
-    solved,
 )
 
 _FEW_GROUPS = 5
@@ -133,7 +132,7 @@ class FisherTransform(MetricTransform):
         n_components = max(1, most if self.n_components is None else min(self.n_components, most))
         between = self._between(moments)
         L = discriminants(between, moments.within, strength, n_components)
-        return solved(L, float(np.einsum("cp,pq,cq->", L, between, L)))
+        return Learned(L, exact=float(np.einsum("cp,pq,cq->", L, between, L)))
 
     def _warn(self, labelled: Labelled, learned: Learned) -> None:
         if labelled.n_groups < _FEW_GROUPS:

@@ -32,7 +32,7 @@ from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.expand.groups import FeatureSpace, GroupMoments, group_covariances, group_moments, to_space
-from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, square_root
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, square_root
 
 _SMALLEST = 1e-6  # the same where nothing is subtracted from G
 _SHRINKAGE = 0.1
@@ -117,12 +117,12 @@ def label_scatters(labelled: Labelled) -> PairScatters:
     return PairScatters(moments.within, together, apart if labelled.n_groups > 1 else np.zeros_like(apart))
 
 
-def metric_of_pairs(scatters: PairScatters, cannot_weight: float) -> tuple[Matrix, float]:
-    """Return L and the objective at A = L'L."""
+def metric_of_pairs(scatters: PairScatters, cannot_weight: float) -> Learned:
+    """Map L whose A = L'L has the best objective."""
     G = scatters.within + scatters.together - cannot_weight * scatters.apart
     floor = _FLOOR if cannot_weight > 0 and scatters.apart.any() else _SMALLEST
     inverse = invert_shifted(G, floor)
-    return square_root(inverse), len(G) - float(np.linalg.slogdet(inverse)[1])
+    return Learned(square_root(inverse), exact=len(G) - float(np.linalg.slogdet(inverse)[1]))
 
 
 def linked_sets(must: Ints, n_samples: int) -> Ints:
@@ -249,8 +249,8 @@ class PairwiseConstraintTransform(MetricTransform):
             else:
                 labels = label_scatters(rows.labelled)
                 scatters = PairScatters(labels.within, labels.together + together, labels.apart + apart)
-            self._assign(rows, strength, solved(*metric_of_pairs(scatters, strength.value)))
+            self._assign(rows, strength, metric_of_pairs(scatters, strength.value))
         return self
 
     def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
-        return solved(*metric_of_pairs(label_scatters(labelled), strength))
+        return metric_of_pairs(label_scatters(labelled), strength)

@@ -143,7 +143,7 @@ def learn_separability(
     A = best[1]
     collapsed = float(np.trace(A)) <= _COLLAPSED * len(A)
     gap = float(trace["gap"][-1])
-    return Learned(square_root(A), trace, gap, len(trace), gap <= tol, {"collapsed_": collapsed})
+    return Learned(square_root(A), trace, gap, len(trace), gap <= tol, attributes={"collapsed_": collapsed})
 
 
 class SeparabilityTransform(MetricTransform):

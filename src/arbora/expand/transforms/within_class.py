@@ -25,7 +25,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Progress
 from arbora.expand.groups import group_moments
-from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform
 
 
 def whitening(within: Matrix, shrinkage: float) -> Matrix:
@@ -114,4 +114,4 @@ class WithinClassTransform(MetricTransform):
     def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
         moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
         L = whitening(moments.within, strength)
-        return solved(L, len(L) - 2 * float(np.linalg.slogdet(L)[1]))
+        return Learned(L, exact=len(L) - 2 * float(np.linalg.slogdet(L)[1]))
