@@ -46,7 +46,6 @@ from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
 from arbora.classify.one_vs_rest import share_classifier
-from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.classify.training import Targets, Training, check_training, drop_weightless_rows
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Progress
@@ -229,25 +228,11 @@ class HierarchicalCostClassifier(LinearPredictor, ClassifierMixin, BaseEstimator
         The paper uses the logistic loss.
     structure : Hierarchy, optional
         Tree or DAG; the labels are names of its nodes. Without one, all classes have the same distance.
-    tol : float
-        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
-    max_iter : int
-        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
-    fit_intercept : bool
-        Whether to learn a bias.
-    calibration : "holdout", int or None
-        How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
-        of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
         on the rows that are held out for the calibration; `calibration=None` then holds out rows as "holdout" does.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-        Order in which rows are visited.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+    tol, max_iter, fit_intercept, calibration, n_jobs, random_state, verbose
+        As in `OneVsRestSVC`.
 
     Attributes
     ----------
@@ -283,7 +268,6 @@ class HierarchicalCostClassifier(LinearPredictor, ClassifierMixin, BaseEstimator
         "base": [Interval(Real, 1, None, closed="left")],
         "imbalance": ["boolean"],
         "loss": [StrOptions({"logistic", "squared_hinge", "hinge"})],
-        "threshold": THRESHOLD_CONSTRAINT,
     }
 
     def __init__(
@@ -324,11 +308,8 @@ class HierarchicalCostClassifier(LinearPredictor, ClassifierMixin, BaseEstimator
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label per row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes, and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
+        X, y, sample_weight
+            As for `OneVsRestSVC.fit`.
 
         Returns
         -------

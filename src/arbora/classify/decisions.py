@@ -113,9 +113,9 @@ def learn_decisions(
         tree = NestedLogit(targets.hierarchy, targets.class_nodes, class_counts)
     cut = make_threshold(threshold) if multilabel else None
     learns = cut is not None and cut.learns
-    how = effective_calibration(calibration, cut)
+    held_out = effective_calibration(calibration, cut)
     enough = None if tree is not None else _HELD_OUT_ROWS  # a tree has more parameters
-    parts = held_out_scores(training, how, score, fine=learns, enough=enough, weight=weight)
+    parts = held_out_scores(training, held_out, score, fine=learns, enough=enough, weight=weight)
     scale, levels = Calibration(1.0), None
     if parts and calibration is not None:
         scale = fit_calibration(parts, multilabel, relative)
@@ -189,14 +189,19 @@ def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> Array | None:
 
 
 def held_out_splits(
-    training: Training, how: Any, n_scores: int, *, fine: bool = False, enough: int | None = _HELD_OUT_ROWS
+    training: Training,
+    calibration: Any,
+    n_scores: int,
+    *,
+    fine: bool = False,
+    enough: int | None = _HELD_OUT_ROWS,
 ) -> Iterator[tuple[Training, Ints]]:
     """Yield what to train on and which rows to score then.
 
     Parameters
     ----------
     training : Training
-    how : "holdout", int or None
+    calibration : "holdout", int or None
         "holdout": one split, with a fifth of the rows held out and coarse training on the others (with few rows: five
         such splits, each row held out once). An integer: that many folds with full training. None: nothing. Nothing
         is held out either if there are fewer rows than five, or than folds.
@@ -211,29 +216,29 @@ def held_out_splits(
         those of the final model, and is near it, so that its training is short.
     """
     n_samples = training.X.shape[0]
-    if not held_out_share(training, how):
+    if not held_out_share(training, calibration):
         return
-    seed, limit = training.options.seed, None
-    if how == "holdout":
+    seed, limit, n_splits = training.options.seed, None, calibration
+    if calibration == "holdout":
         if not fine:
             coarse = max(training.options.tol, _COARSE_TOL)
             training, limit = training._replace(options=training.options._replace(tol=coarse)), enough
-        how = _N_FOLDS if n_samples <= _FEW_ROWS else 1
-    most = _most_rows(n_scores, how, fine)
+        n_splits = _N_FOLDS if n_samples <= _FEW_ROWS else 1
+    most = _most_rows(n_scores, n_splits, fine)
     limit = most if limit is None else min(most, limit)
-    for seen, unseen in random_splits(n_samples, how, seed, limit):
+    for seen, unseen in random_splits(n_samples, n_splits, seed, limit):
         # The rows of a fold are in order, and the first of them may all be of one class.
         yield training.with_rows(np.sort(seen)), np.random.default_rng(seed).permutation(unseen)[:most]
 
 
-def held_out_share(training: Training, how: Any) -> float:
+def held_out_share(training: Training, calibration: Any) -> float:
     """Largest share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
     n_samples = training.X.shape[0]
-    if how is None or n_samples < max(_MIN_ROWS, how if isinstance(how, int) else 0):
+    if calibration is None or n_samples < max(_MIN_ROWS, calibration if isinstance(calibration, int) else 0):
         return 0.0
-    if how == "holdout" and n_samples > _FEW_ROWS:
+    if calibration == "holdout" and n_samples > _FEW_ROWS:
         return 1 - 1 / n_samples  # how many rows are held out depends on the number of classes
-    return 1 - 1 / float(_N_FOLDS if how == "holdout" else how)
+    return 1 - 1 / float(_N_FOLDS if calibration == "holdout" else calibration)
 
 
 def most_scores(fine: bool) -> int:
@@ -247,7 +252,7 @@ def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
 
 def held_out_scores(
     training: Training,
-    how: Any,
+    calibration: Any,
     score: Score,
     *,
     fine: bool = False,
@@ -262,7 +267,9 @@ def held_out_scores(
     parts = []
     weight = training.row_cost if weight is None else weight
     n_scores = n_scores or training.positives.shape[1]
-    for number, (seen, rows) in enumerate(held_out_splits(training, how, n_scores, fine=fine, enough=enough)):
+    for number, (seen, rows) in enumerate(
+        held_out_splits(training, calibration, n_scores, fine=fine, enough=enough)
+    ):
         scores = score(seen, training.X[rows], f"held-out-{number}-")
         parts.append(HeldOut(scores, training.positives[rows].astype(bool), weight[rows]))
     return parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Mapping
 from functools import cached_property
 from numbers import Integral, Real
@@ -17,7 +16,7 @@ from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.decisions import LearnedDecisions
 from arbora.classify.linear import LinearModel, PartsModel, by_chunks, linear_scores
 from arbora.classify.probabilities import Calibration, NestedLogit, class_probabilities
-from arbora.classify.thresholds import Threshold, ZeroThreshold, top_columns
+from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, Threshold, ZeroThreshold, top_columns
 from arbora.classify.training import SETS, Targets, decode_sets, is_multilabel
 from arbora.core.estimator import Explorable, RowEstimator
 from arbora.core.trace import Trace
@@ -436,6 +435,8 @@ LINEAR_CONSTRAINTS: dict[str, Any] = {
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "fit_intercept": ["boolean"],
     "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
+    "class_weight": [StrOptions({"balanced"}), dict, None],
+    "threshold": THRESHOLD_CONSTRAINT,
     "n_jobs": [Integral, None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -446,8 +447,6 @@ LEVELS_CONSTRAINT: list[Any] = [
     Interval(Integral, 2, None, closed="left"),
     None,
 ]
-CHECKPOINT_CONSTRAINT: list[Any] = [str, os.PathLike, None]
-CLASS_WEIGHT_CONSTRAINT: list[Any] = [StrOptions({"balanced"}), dict, None]
 
 _MAX_VALUES = 1 << 21  # rows times nodes of a calibration over a tree at a time
 

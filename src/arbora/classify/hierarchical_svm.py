@@ -129,22 +129,13 @@ class HierarchicalSVM(LinearPredictor, ClassifierMixin, BaseEstimator):
     structure : Hierarchy, optional
         Tree or DAG; the labels are names of its nodes. Without one, the model is the multiclass machine of Crammer
         and Singer.
-    tol : float
-        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
-    max_iter : int
-        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
-    fit_intercept : bool
-        Whether to learn a bias at every node.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     n_jobs : int, optional
         Number of threads for scores; training uses one. The result does not depend on it.
-    random_state : int, RandomState instance or None
-        Order in which rows are visited.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+    tol, max_iter, fit_intercept, random_state, verbose
+        As in `OneVsRestSVC`.
 
     Attributes
     ----------

@@ -23,13 +23,11 @@ from arbora.classify.cost_choice import choose_cost
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
-    CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
 )
 from arbora.classify.linear import score_one_vs_rest, train_one_vs_rest
-from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.classify.training import Training, check_training, drop_weightless_rows, positive_weights
 from arbora.core.checkpoint import open_checkpoint
 from arbora.core.estimator import all_or_nothing
@@ -47,8 +45,6 @@ class OneVsRestClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
         **LINEAR_CONSTRAINTS,
         "C": AUTO_COST_CONSTRAINT,
         "calibration": LEVELS_CONSTRAINT,
-        "class_weight": CLASS_WEIGHT_CONSTRAINT,
-        "threshold": THRESHOLD_CONSTRAINT,
     }
 
     C: Any
@@ -263,65 +259,15 @@ class OneVsRestLogistic(OneVsRestClassifier):
         Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 30 over the
         mean squared norm of the rows (10 if rows may have several labels) and chooses among seven costs by the
         likelihood of held-out labels, on a sample of rows and classes; the choice is in `C_`.
-    structure : Hierarchy, optional
-        Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
-        then return nodes. The weights do not depend on the structure.
-    tol : float
-        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
-    max_iter : int
-        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
-    fit_intercept : bool
-        Whether to learn a bias.
-    class_weight : dict, "balanced" or None
-        Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
-        "balanced" is n_samples / (n_classes * n_samples of the class).
-    calibration : "holdout", "levels", int or None
-        How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
-        of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
-        "levels", for one label per row over a tree, learns a scale for each level (a nested logit) and predicts the
-        most probable class. It is better where new documents are like the training documents, and worse where they
-        are not.
-    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
-        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
-        give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
-        as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-        Order in which rows are visited.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+    structure, tol, max_iter, fit_intercept, class_weight, calibration, threshold, n_jobs, random_state, verbose
+        As in `OneVsRestSVC`.
 
     Attributes
     ----------
-    classes_ : ndarray
-        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
-        `decision_function`.
-    coef_ : ndarray of shape (n_classes, n_features)
-        A single row for two classes, as in scikit-learn.
-    intercept_ : ndarray of shape (n_classes,)
-    C_ : float
-        The cost of the fit.
-    nodes_ : ndarray
-        Names of the columns of `predict_node_proba`.
-    hierarchy_ : Hierarchy
-        The structure; without one, a root for each class.
-    class_nodes_ : ndarray of int
-        Node of each class.
-    duality_gap_ : float
-        Certified relative duality gap over all classes.
-    trace_ : Trace
-        For each sweep `objective`, `seconds` (of work, over all threads) and the relative duality gap:
-        `gap_estimate`, and in the last row the certified `gap`.
-    calibration_ : ndarray of shape (2,)
-        Scale and shift of the scores in the probabilities.
-    threshold_ : Threshold or None
-        Cuts the scores of a multilabel model; None for one label per row.
-    n_iter_ : int
-        Largest number of sweeps of a block of classes.
-    n_features_in_ : int
+    classes_, coef_, intercept_, C_, nodes_, hierarchy_, class_nodes_, calibration_, threshold_, n_features_in_
+        As in `OneVsRestSVC`.
+    duality_gap_, trace_, n_iter_
+        As in `OneVsRestSVC`.
 
     Examples
     --------

@@ -162,21 +162,11 @@ class SemiSupervisedSVC(LinearPredictor, ClassifierMixin, BaseEstimator):
         free.
     structure : Hierarchy, optional
         Label structure; the labels are names of its nodes. The weights do not depend on it.
-    tol : float
-        Relative duality gap at which each training stops.
-    max_iter : int
-        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
-    fit_intercept : bool
-        Whether to learn a bias.
     calibration : "holdout", int or None
         How scores become probabilities; see `OneVsRestSVC`. Only labelled rows are held out. With few of them the
         probabilities are rough.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-        Order in which rows are visited.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+    tol, max_iter, fit_intercept, n_jobs, random_state, verbose
+        As in `OneVsRestSVC`.
 
     Attributes
     ----------

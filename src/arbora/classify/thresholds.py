@@ -490,7 +490,7 @@ class InstanceCut(Threshold):
 
 
 _BY_NAME: dict[str, type[Threshold]] = {
-    "auto": GlobalCut,  # where nothing else is known; `held_out.best_threshold` chooses
+    "auto": GlobalCut,  # where nothing else is known; `decisions.best_threshold` chooses
     "zero": ZeroThreshold,
     "global": GlobalCut,
     "rcut": RCut,

@@ -238,10 +238,10 @@ def mark_nodes(training: Training, routes: Hierarchy, class_leaves: Ints, root: 
 
 
 def calibrate_choices(
-    training: Training, decisions: Decisions, how: Any, multilabel: bool, score: Score
+    training: Training, decisions: Decisions, calibration: Any, multilabel: bool, score: Score
 ) -> Array:
-    """Learn the scale and the shift of all choices on held-out rows (see `held_out.learn_decisions`)."""
-    parts = held_out_scores(training, how, score, n_scores=decisions.n_edges)
+    """Learn the scale and the shift of all choices on held-out rows (see `decisions.learn_decisions`)."""
+    parts = held_out_scores(training, calibration, score, n_scores=decisions.n_edges)
     fitted = fit_choices(stacked(parts), decisions, multilabel) if parts else Calibration(1.0)
     return np.array(fitted)
 
@@ -297,25 +297,14 @@ class TopDownSVC(RoutePredictor, ClassifierMixin, BaseEstimator):
     structure : Hierarchy, optional
         Tree or DAG; the labels are names of its nodes. Without one, all classes are children of one root, and the
         model is flat.
-    tol : float
-        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
-        its optimum. Below 1e-6, training and weights are in double precision, else in single precision.
-    max_iter : int
-        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
-    fit_intercept : bool
-        Whether to learn a bias.
     descent : {"path", "greedy"}
         One label per row: "path" predicts the class with the highest probability, that of its whole path. "greedy"
         follows the best score at each node, as in the literature, and does not use the calibration.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    n_jobs : int, optional
-        Number of threads. The result does not depend on it.
-    random_state : int, RandomState instance or None
-        Order in which rows are visited.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+    tol, max_iter, fit_intercept, n_jobs, random_state, verbose
+        As in `OneVsRestSVC`.
 
     Attributes
     ----------
@@ -388,11 +377,8 @@ class TopDownSVC(RoutePredictor, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label per row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes, and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
+        X, y, sample_weight
+            As for `OneVsRestSVC.fit`.
 
         Returns
         -------

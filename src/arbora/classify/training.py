@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.estimator import draw_seed, require_y
 from arbora.core.labels import is_missing
 from arbora.core.validation import check_features, check_squares, check_structure, precision_for
@@ -266,9 +265,6 @@ def decode_sets(Y: sp.csr_array, classes: Matrix) -> list[list[Any]]:
 # --- Checked input of a fit: rows, labels, costs and solver options -----------------------------------------
 
 
-_NO_EFFECT_ON_THE_MODEL = ("n_jobs", "engine", "verbose", "checkpoint")
-
-
 _DENSE_TOL, _SPARSE_TOL = 1e-3, 1e-2  # of rows with few and with many zeros
 
 
@@ -451,26 +447,3 @@ def _check_class_weight(class_weight: dict[Any, Any], names: set[Any]) -> None:
             raise ValueError(
                 f"class_weight gives {name!r} the weight {weight!r}: weights are finite numbers, 0 or more."
             )
-
-
-def open_checkpoint(estimator: Any, training: Training, **instead: Any) -> Checkpoint | None:
-    """Open the checkpoint of an estimator, if it has one.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameter `checkpoint`. Its other parameters and the data identify the fit.
-    training : Training
-    **instead
-        Values that identify the fit better than the parameters of the same names.
-    """
-    if estimator.checkpoint is None:
-        return None
-    params = {
-        name: value for name, value in estimator.get_params().items() if name not in _NO_EFFECT_ON_THE_MODEL
-    }
-    params |= {"random_state": training.options.seed, **instead}
-    return Checkpoint(
-        estimator.checkpoint,
-        fingerprint(type(estimator).__name__, params, training.X, training.positives, training.row_cost),
-    )

@@ -417,7 +417,7 @@ def test_held_out_training_that_starts_warm_gives_the_same_scores(loss, monkeypa
         scores.append(parts[0].scores)
         return Calibration(1.0)
 
-    def solve_exactly(self, *, rough=False, multipliers=None, tol=0.0, **options):
+    def solve_exactly(self, *, certify=True, multipliers=None, tol=0.0, **options):
         return solve(self, tol=1e-3, **options)
 
     monkeypatch.setattr(held_out, "fit_calibration", keep)

@@ -16,7 +16,7 @@ parents). Nodes without documents are eliminated exactly. The result is the cova
 classes: the inverse of the precision above, restricted to the classes, with the regulariser 1/2 tr(W K^-1 W'). The
 solver needs a factor K = F'F that is sparse if the structure is: in a tree, F holds the square root of s_n for every
 class and every node above it, so that the parts that classes share are differences of nodes from their parents;
-otherwise F comes from a sparse Cholesky factor of the precision (`elimination.py`).
+otherwise F comes from a sparse Cholesky factor of the precision (`covariance_factor`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from arbora.structure.hierarchy import append_leaves
 # --- Sparse factor of the covariance that a sparse precision gives to some of its nodes ---------------------
 #
 # A precision Q = L D L' gives its nodes the covariance Q^-1 = F'F with F = D^(-1/2) L^-1. Column c of F has an
-# entry for every node on the path from c to the root of the elimination tree (`kernels.elimination`): its size is
+# entry for every node on the path from c to the root of the elimination tree (`kernels.tree`): its size is
 # the sum of the depths of the classes in this tree, which depends on the order of elimination. A narrow band, the
 # aim of many orders, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees
 # on sparse graphs of labels. In postorder, the classes below a node of the tree are consecutive, so that blocks of

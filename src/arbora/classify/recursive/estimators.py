@@ -16,7 +16,6 @@ from arbora.arrays import Matrix
 from arbora.classify.cost_choice import choose_cost
 from arbora.classify.decisions import learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
-    CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
@@ -49,7 +48,7 @@ from arbora.classify.recursive.training import (
     start_of_rows,
     train_joint,
 )
-from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
+from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import (
     Targets,
     Training,
@@ -107,9 +106,7 @@ class RecursiveClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
             "array-like",
             dict,
         ],
-        "class_weight": CLASS_WEIGHT_CONSTRAINT,
         "search": [dict, None],
-        "threshold": THRESHOLD_CONSTRAINT,
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
     }
 

@@ -190,8 +190,8 @@ def check_fit_memory(
         return
     whole = size_of(training.X, options.dtype)
     learns = threshold is not None and threshold.learns
-    how = effective_calibration(calibration, threshold)
-    n_seen = int(held_out_share(training, how) * whole.n_samples)
+    share = held_out_share(training, effective_calibration(calibration, threshold))
+    n_seen = int(share * whole.n_samples)
     seen = size_of(training.X, options.dtype, n_seen)
     beside = weight_memory(whole, n_classes, dense) + (whole.n_bytes + seen.n_bytes)
     beside += min(most_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
@@ -330,7 +330,7 @@ def train_joint(
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
     if not engine.shares_memory:
-        return _train_remote(training, coupling, engine, rows, dense, progress=progress, rough=not certify)
+        return _train_remote(training, coupling, engine, rows, dense, progress=progress, certify=certify)
     costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 
     def block_offset(block: range) -> Matrix:
@@ -347,7 +347,7 @@ def train_joint(
         if offset is None:  # with one, features that do not occur keep its weights
             _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
-        matches, settings = isinstance(start, list), {"rough": not certify}
+        matches, settings = isinstance(start, list), {"certify": certify}
     full = size_of(training.X, options.dtype)
     size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
@@ -361,7 +361,7 @@ def train_joint(
     weights = None
     if dense and certify and isinstance(joint, CoupledSolver):
         weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
-        settings["take"] = partial(put_weights, joint, features, weights)
+        settings["store"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
         checkpoint=checkpoint, progress=progress, key=key, **settings,

@@ -406,7 +406,7 @@ SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
 Costs = Callable[[range, Ints], Matrix]
 Weights = Callable[[range], Matrix]
-Take = Callable[[int, Matrix], None]
+Store = Callable[[int, Matrix], None]
 
 
 class Certificate(NamedTuple):
@@ -477,7 +477,7 @@ class CoupledSolver:
         offset: Weights | None = None,
     ) -> None:
         self.rows, self.costs, self.loss, self.engine, self.offset = rows, costs, loss, engine, offset
-        self.everything = view_all(rows)
+        self.all_rows = view_all(rows)
         self.set_layout(lay_out(factor))
 
     def couple(self, factor: sp.csc_array) -> None:
@@ -541,17 +541,17 @@ class CoupledSolver:
 
     def weights(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the weights (n_features + 1, n_block) of block k, bias last."""
-        W = self._block_arrays(k, self.everything, solution.multipliers[k], solution.shared)[2]
+        W = self._block_arrays(k, self.all_rows, solution.multipliers[k], solution.shared)[2]
         return np.asarray(W * self.rows.dtype.type(solution.certificate.scale))
 
     def parts(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the parts (n_owned, n_features + 1) that only block k sees, bias last."""
         block, dtype = self.layout.blocks[k], self.rows.dtype
-        cost = np.ascontiguousarray(self.costs(block, self.everything.ids), dtype)
+        cost = np.ascontiguousarray(self.costs(block, self.all_rows.ids), dtype)
         A = np.zeros(cost.shape, dtype)
-        from_triples(*solution.multipliers[k], self.everything.ids, A)
+        from_triples(*solution.multipliers[k], self.all_rows.ids, A)
         U = np.zeros((self.rows.n_features + 1, len(block)), dtype)
-        self._add_pairs(self.everything, cost, A, np.eye(len(block), dtype=dtype), U)
+        self._add_pairs(self.all_rows, cost, A, np.eye(len(block), dtype=dtype), U)
         return np.asarray(self.layout.shares[k].astype(dtype) @ U.T)
 
     def _visit(
@@ -643,7 +643,7 @@ class CoupledSolver:
             k, K = item
             done = pieces.load(k, iteration)
             if done is None:
-                view = self.everything if full else view_some(self.rows, state.candidates[k])
+                view = self.all_rows if full else view_some(self.rows, state.candidates[k])
                 seeds = [seed, iteration, first + k]
                 done = self._visit(k, K, view, state.multipliers[k], state.shared, seeds, idle)
                 pieces.save(k, iteration, done)
@@ -657,14 +657,14 @@ class CoupledSolver:
             state.multipliers[k], state.candidates[k] = done.multipliers, done.candidates
         return np.asarray(np.sum([done.estimates for done in visits], axis=0))
 
-    def certify(self, state: CoupledState, take: Take | None = None) -> Certificate:
+    def certify(self, state: CoupledState, store: Store | None = None) -> Certificate:
         """Evaluate the primal objective and the duality gap, from the multipliers alone, at the best of a few scales.
 
-        The shared parts are recomputed, which removes accumulated rounding errors. `take` receives the number and the
-        weights of every block, before they are scaled.
+        The shared parts are recomputed, which removes accumulated rounding errors. `store` receives the number and
+        the weights of every block, before they are scaled.
         """
         self._rebuild(state)
-        return self._best_scale(self._certify_blocks(state, take))
+        return self._best_scale(self._certify_blocks(state, store))
 
     def _rebuild(self, state: CoupledState) -> None:
         """Recompute the shared parts."""
@@ -677,21 +677,21 @@ class CoupledSolver:
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
         return np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
 
-    def _certify_blocks(self, state: CoupledState, take: Take | None = None) -> list[Array]:
+    def _certify_blocks(self, state: CoupledState, store: Store | None = None) -> list[Array]:
         """Return the regulariser, the gap, and the losses at all scales, of every block."""
         scales, code, bias = self._scales, LOSSES[self.loss], self.rows.bias
 
         def certify_one(k: int) -> Array:
             losses = np.zeros(len(scales))
-            cost, A, W = self._block_arrays(k, self.everything, state.multipliers[k], state.shared)
+            cost, A, W = self._block_arrays(k, self.all_rows, state.multipliers[k], state.shared)
             if self.loss == "logistic":
                 by_class = np.empty((2, cost.shape[1]))
                 norm = certify_logistic(*self.rows[:3], cost, bias, W, A, *by_class)
                 losses[0], gap = by_class.sum(axis=1)
             else:
                 norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
-            if take is not None:
-                take(k, W)
+            if store is not None:
+                store(k, W)
             return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])
 
         return list(self.engine.map(certify_one, range(len(self.layout.blocks))))
@@ -739,8 +739,8 @@ class CoupledSolver:
         checkpoint: Checkpoint | None = None,
         progress: Progress | None = None,
         key: str = "",
-        rough: bool = False,
-        take: Take | None = None,
+        certify: bool = True,
+        store: Store | None = None,
     ) -> CoupledSolution:
         """Run rounds over all blocks until the certified duality gap is small.
 
@@ -759,16 +759,16 @@ class CoupledSolver:
         progress : Progress, optional
         key : str
             Prefix of the names of the pieces in the checkpoint.
-        rough : bool
-            Whether the gap that a round estimates is enough, without a certificate. If every block has given
-            multipliers, rounds go over their rows only, to a relative gap of at most 1%: their dual gap is small long
-            before the margins of these rows have settled.
-        take : callable, optional
+        certify : bool
+            If not, the gap that a round estimates is enough. If every block has given multipliers then, rounds go
+            over their rows only, to a relative gap of at most 1%: their dual gap is small long before the margins of
+            these rows have settled.
+        store : callable, optional
             Receives, at every certificate, the number of each block and its weights, without the scale of the
-            certificate: with the last call for a block, those of the solution. Not called if `rough`.
+            certificate: with the last call for a block, those of the solution. Not called without `certify`.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
-        narrow = rough and self.loss != "logistic" and multipliers is not None and state.has_multipliers
+        narrow = not certify and self.loss != "logistic" and multipliers is not None and state.has_multipliers
         if narrow:
             state.narrow()
             tol = min(tol, _NARROW_TOL)
@@ -781,12 +781,12 @@ class CoupledSolver:
             loss, norm, gap = self._round(pieces, state, full, seed)
             objective, certificate = loss + norm, None
             covers = full or narrow
-            reached = (covers or not rough) and state.is_enough(gap, objective, tol, covers=covers)
-            if rough and (reached or monitor.is_last):
+            reached = (covers or certify) and state.is_enough(gap, objective, tol, covers=covers)
+            if not certify and (reached or monitor.is_last):
                 gap *= state.gap_ratio
                 certificate = Certificate(1.0, float(objective), float(gap))
             elif reached or (full and monitor.is_last):
-                certificate = self.certify(state, take)
+                certificate = self.certify(state, store)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 if full:  # a far too optimistic estimate delays the next certificate
                     ratio = max(state.gap_ratio, gap / max(estimate, TINY))

@@ -11,7 +11,7 @@ move. The sweep estimates the gap for free; the exact gap is computed only when 
 With a hinge loss few pairs have a multiplier: one in a hundred if classes have few positives. Once the gap is small,
 sweeps are replaced by passes that change nothing: they certify the gap of the full problem and list the pairs that
 violate it, which are then swept alone. Such a pass takes two thirds of the time of a sweep. With the logistic loss
-all pairs have a multiplier; the rows that hold most of the gap are swept alone instead (`logistic_visit`).
+all pairs have a multiplier; the rows that hold most of the gap are swept alone instead (`LogisticSweeps`).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from arbora.infer.linear.coupled import (
     Multipliers,
     RoundPieces,
     RoundSettings,
-    Take,
+    Store,
     Weights,
 )
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out, times_seen
@@ -138,7 +138,7 @@ class CoupledShard(CoupledSolver):
 
     def __init__(self, common: CoupledCommon, piece: ShardLayout, engine: Engine) -> None:
         self.rows, self.costs, self.loss, self.offset = common
-        self.engine, self.everything = engine, view_all(self.rows)
+        self.engine, self.all_rows = engine, view_all(self.rows)
         self.lay_out(piece)
         self.now = self.start()
 
@@ -314,9 +314,9 @@ class ShardedCoupledSolver(CoupledSolver):
             self.pending = add_changes([change for _, change in answers])
         return total
 
-    def certify(self, state: CoupledState, take: Take | None = None) -> Certificate:
+    def certify(self, state: CoupledState, store: Store | None = None) -> Certificate:
         """Evaluate the primal objective and the duality gap; the weights stay in the shards."""
-        assert take is None
+        assert store is None
         self.pending = add_changes(self.shards.step("rebuild"))
         answers = self.shards.step("certify_own", each=[[change] for change in self._outgoing()])
         self.pending = nothing(self.rows.dtype)
