@@ -459,7 +459,6 @@ def open_checkpoint(estimator: Any, *data: Any, seed: int, **instead: Any) -> Ch
         Its class and parameters identify the fit, with the data and the seed.
     *data
         Everything else that the result depends on.
-    seed : int
     **instead
         Values that identify the fit better than the parameters of the same names.
     """

@@ -154,7 +154,6 @@ def check_needs(method: str, part: Any, needs: Iterable[str], advice: str) -> No
     ----------
     method : str
         The method, as the user wrote it: ``"batch_size=10"``, ``"solver='dual'"``.
-    part : object
     needs : iterable of str
         Attributes of the part that must be true.
     advice : str
@@ -349,10 +348,8 @@ class LocalShards(Shards):
     ----------
     make : callable
         Builds a shard from the common data, its own data, and the engine that it works on.
-    common : object
     parts : sequence
         Data of each shard.
-    engine : Engine
 
     Examples
     --------

@@ -259,7 +259,6 @@ def warn_caller(message: str | Warning, category: type[Warning] = UserWarning) -
     ----------
     message : str or Warning
         A warning object has a category of its own.
-    category : type of Warning
 
     Examples
     --------

@@ -60,13 +60,8 @@ def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
     y : array-like of shape (n_samples,)
         Integers or strings. In an array of strings only None and NaN mean unlabelled; a NumPy array of strings can
         hold neither, so there is a warning where it holds "-1", "nan", "None" or "".
-    n_samples : int
     none_labelled : str
         Error message if no row carries a label. Empty: this is not an error, and there are no groups.
-
-    Returns
-    -------
-    Groups
 
     Examples
     --------

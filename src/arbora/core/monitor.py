@@ -266,7 +266,6 @@ class Monitor:
 
         Parameters
         ----------
-        objective : float
         gap : float, optional
             Absolute duality gap. None or NaN where there is none.
         gain : float, optional
@@ -343,8 +342,6 @@ class Monitor:
         ----------
         name : str
             Name of the piece in the checkpoint.
-        arrays : dict of str to ndarray
-        **meta : values that JSON can hold
         """
         now = perf_counter()
         if self.checkpoint is None or not self._is_due_at(now):

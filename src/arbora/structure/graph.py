@@ -17,29 +17,6 @@ from arbora.structure.named_nodes import NamedNodes
 from arbora.structure.names import as_list, counted, freeze
 
 
-def merge_edges(edges: Ints, weights: Array, n_nodes: int) -> tuple[Ints, Ints]:
-    """Edges as sorted pairs ``a < b``, once each, and the position of each in the input.
-
-    A pair given twice, in either direction, must have the same weight both times. Otherwise `_Disagreement` is
-    raised with the two positions.
-    """
-    low, high = edges.min(axis=1, initial=n_nodes), edges.max(axis=1, initial=-1)
-    keys = low * n_nodes + high
-    order = np.argsort(keys, kind="stable")
-    first = np.ones(order.size, dtype=bool)
-    first[1:] = keys[order][1:] != keys[order][:-1]
-    first_places = order[first]
-    group = np.cumsum(first) - 1
-    differ = np.flatnonzero(weights[order] != weights[first_places][group])
-    if differ.size:
-        raise _Disagreement(int(first_places[group[differ[0]]]), int(order[differ[0]]))
-    return np.column_stack([low[first_places], high[first_places]]), first_places
-
-
-class _Disagreement(Exception):
-    """Positions of two edges that are the same pair with different weights."""
-
-
 class LabelGraph(NamedNodes):
     """An immutable undirected graph of named nodes.
 
@@ -85,14 +62,22 @@ class LabelGraph(NamedNodes):
             raise StructureError(
                 f"the weight of edge {wrong[0]} is {values[wrong[0]]}: it must be positive and finite"
             )
-        try:
-            merged, places = merge_edges(self.edges, values, self.n_nodes)
-        except _Disagreement as clash:
-            a, b = self.names[self.edges[clash.args[0]]].tolist()
-            first, second = values[list(clash.args)]
+        # One number per pair a < b: sorting it finds pairs that are given twice, in either direction.
+        low, high = self.edges.min(axis=1, initial=self.n_nodes), self.edges.max(axis=1, initial=-1)
+        keys = low * self.n_nodes + high
+        order = np.argsort(keys, kind="stable")
+        is_first = np.ones(order.size, dtype=bool)
+        is_first[1:] = keys[order][1:] != keys[order][:-1]
+        places = order[is_first]
+        of_pair = places[np.cumsum(is_first) - 1]  # place of the first edge of the same pair
+        differ = np.flatnonzero(values[order] != values[of_pair])
+        if differ.size:
+            first, second = of_pair[differ[0]], order[differ[0]]
+            a, b = self.names[self.edges[first]].tolist()
             raise StructureError(
-                f"edge {a!r} - {b!r} is given twice, with weights {first} and {second}"
-            ) from None
+                f"edge {a!r} - {b!r} is given twice, with weights {values[first]} and {values[second]}"
+            )
+        merged = np.column_stack([low[places], high[places]])
         self.__dict__.update(edges=freeze(merged), weights=freeze(values[places]))
 
     @classmethod

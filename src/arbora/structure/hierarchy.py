@@ -8,7 +8,7 @@ node is the length of the longest path from a root,
 In a tree this is the usual depth. In a DAG it puts every parent on an earlier level than its children.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,7 +19,7 @@ from scipy import sparse
 from arbora.arrays import Ints, Names
 from arbora.structure import ancestry, build
 from arbora.structure.ancestry import Csr, jump_to_end
-from arbora.structure.build import Coded, FilePath, code_edges, naming, read_hierarchy
+from arbora.structure.build import Coded, FilePath, naming, read_hierarchy
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.graph import LabelGraph
 from arbora.structure.named_nodes import NamedNodes
@@ -72,7 +72,7 @@ def _suffixes(names: Names, counts: Any) -> Any:
     return lambda node: f" ({values[node]})"
 
 
-# --- Changes to a hierarchy as functions of its names and coded edges: restrict, collapse, spawn, join, extend ---
+# --- Names and coded edges of a part of a hierarchy, or with new leaves --------------------------------------
 
 
 def restrict(names: Names, edges: Ints, mask: NDArray[np.bool_]) -> Coded:
@@ -80,24 +80,6 @@ def restrict(names: Names, edges: Ints, mask: NDArray[np.bool_]) -> Coded:
     new_id = np.cumsum(mask) - 1
     inside = mask[edges].all(axis=1)
     return Coded(names[mask].tolist(), new_id[edges[inside]])
-
-
-def collapse_chains(names: Names, edges: Ints, keep: Ints) -> tuple[Coded, dict[Any, Any]]:
-    """Replace each node with exactly one child by that child, except the nodes of ``keep``."""
-    n_nodes = names.size
-    dropped = np.bincount(edges[:, 0], minlength=n_nodes) == 1
-    dropped[keep] = False
-    hop = np.arange(n_nodes)
-    skipped = edges[dropped[edges[:, 0]]]
-    hop[skipped[:, 0]] = skipped[:, 1]
-    arrived = jump_to_end(hop)
-    assert arrived is not None, "a hierarchy has no cycle"
-    survivor = arrived[0]
-    rest = edges[~dropped[edges[:, 0]]]
-    moved = np.column_stack([rest[:, 0], survivor[rest[:, 1]]])
-    gone = np.flatnonzero(dropped)
-    mapping = dict(zip(names[gone].tolist(), names[survivor[gone]].tolist(), strict=True))
-    return restrict(names, moved, ~dropped), mapping
 
 
 def append_leaves(edges: Ints, n_nodes: int, parents: Ints) -> Ints:
@@ -110,31 +92,6 @@ def append_leaves(edges: Ints, n_nodes: int, parents: Ints) -> Ints:
     """
     new = n_nodes + np.arange(len(parents))
     return np.concatenate([edges, np.column_stack([parents, new])])
-
-
-def spawn_leaves(names: Names, edges: Ints, internal: Ints, suffix: str) -> tuple[Coded, dict[Any, Any]]:
-    """Give each node of ``internal`` a new child leaf, named after it."""
-    mapping = {name: f"{name}{suffix}" for name in names[internal].tolist()}
-    taken = set(names.tolist()).intersection(mapping.values())
-    if taken:
-        raise StructureError(f"{min(taken)!r} is a node already: choose another suffix than {suffix!r}")
-    grown = append_leaves(edges, names.size, internal)
-    return Coded([*names.tolist(), *mapping.values()], grown), mapping
-
-
-def join_roots(names: Names, edges: Ints, roots: Ints, name: Any) -> Coded:
-    """Put a new node above all roots; it gets the last id."""
-    if name in set(names.tolist()):
-        raise StructureError(f"{name!r} is a node already: choose another name for the root")
-    above = np.column_stack([np.full(roots.size, names.size), roots])
-    return Coded([*names.tolist(), name], np.concatenate([edges, above]))
-
-
-def extend(names: Names, edges: Ints, new_edges: Any, nodes: Iterable[Any]) -> Coded:
-    """Add edges and nodes; old nodes keep their ids, new ones follow."""
-    old_names: Sequence[Any] = names.tolist()
-    new = code_edges(new_edges, nodes=dict.fromkeys([*old_names, *nodes]))
-    return Coded(new.names, np.concatenate([edges, new.edges]))
 
 
 # --- `Hierarchy`: a tree, a forest or a DAG of named classes ------------------------------------------------
@@ -707,8 +664,19 @@ class Hierarchy(NamedNodes):
         >>> h.collapse_chains(keep=["b"]).hierarchy.to_edges()
         [('root', 'b'), ('root', 'd'), ('b', 'c')]
         """
-        coded, mapping = collapse_chains(self.names, self.edges, self.encode(keep))
-        return Reshaped(Hierarchy(*coded), mapping)
+        names, edges = self.names, self.edges
+        dropped = np.bincount(edges[:, 0], minlength=self.n_nodes) == 1
+        dropped[self.encode(keep)] = False
+        hop = np.arange(self.n_nodes)
+        skipped = edges[dropped[edges[:, 0]]]
+        hop[skipped[:, 0]] = skipped[:, 1]
+        arrived = jump_to_end(hop)
+        assert arrived is not None, "a hierarchy has no cycle"
+        survivor, gone = arrived[0], np.flatnonzero(dropped)
+        rest = edges[~dropped[edges[:, 0]]]
+        moved = np.column_stack([rest[:, 0], survivor[rest[:, 1]]])
+        mapping = dict(zip(names[gone].tolist(), names[survivor[gone]].tolist(), strict=True))
+        return Reshaped(Hierarchy(*restrict(names, moved, ~dropped)), mapping)
 
     def spawn_leaves(self, nodes: Iterable[Any], suffix: str = "/*") -> Reshaped:
         """Add a leaf below internal nodes, for data labelled with the internal nodes themselves.
@@ -736,8 +704,12 @@ class Hierarchy(NamedNodes):
         """
         wanted = np.unique(self.encode(nodes))
         internal = wanted[~self.is_leaf[wanted]]
-        coded, mapping = spawn_leaves(self.names, self.edges, internal, suffix)
-        return Reshaped(Hierarchy(*coded), mapping)
+        mapping = {name: f"{name}{suffix}" for name in self._named(internal)}
+        taken = set(self).intersection(mapping.values())
+        if taken:
+            raise StructureError(f"{min(taken)!r} is a node already: choose another suffix than {suffix!r}")
+        edges = append_leaves(self.edges, self.n_nodes, internal)
+        return Reshaped(Hierarchy([*self, *mapping.values()], edges), mapping)
 
     def join_roots(self, name: Any = "root") -> "Hierarchy":
         """Put one new root above all roots. A hierarchy with a single root is returned unchanged.
@@ -752,7 +724,10 @@ class Hierarchy(NamedNodes):
         """
         if self.root_ids.size == 1:
             return self
-        return Hierarchy(*join_roots(self.names, self.edges, self.root_ids, name))
+        if name in self:
+            raise StructureError(f"{name!r} is a node already: choose another name for the root")
+        above = np.column_stack([np.full(self.root_ids.size, self.n_nodes), self.root_ids])
+        return Hierarchy([*self, name], np.concatenate([self.edges, above]))
 
     def with_edges(self, new_edges: Any, nodes: Iterable[Any] = ()) -> "Hierarchy":
         """Add (parent, child) pairs and nodes; old nodes keep their ids, new ones follow.
@@ -763,7 +738,8 @@ class Hierarchy(NamedNodes):
         >>> Hierarchy.from_edges([("a", "b")]).with_edges([("b", "c")]).names
         array(['a', 'b', 'c'], dtype=object)
         """
-        return Hierarchy(*extend(self.names, self.edges, new_edges, nodes))
+        new = build.code_edges(new_edges, nodes=dict.fromkeys([*self, *nodes]))
+        return Hierarchy(new.names, np.concatenate([self.edges, new.edges]))
 
     # ---- convert and print --------------------------------------------------------------------------
 

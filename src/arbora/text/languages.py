@@ -86,10 +86,6 @@ def resolve_stop_words(
         Normalisation and tokenisation of a document. A user's list is normalised too, so "The" removes "the". A
         word that `split` breaks into several tokens can never match; a warning lists such words.
 
-    Returns
-    -------
-    frozenset of str
-
     Examples
     --------
     >>> sorted(resolve_stop_words(["The", "of"], str.lower, str.split))

@@ -54,14 +54,8 @@ def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool
 
     Parameters
     ----------
-    texts : iterable of str
-    vectorizer : fitted LtcVectorizer
     phrases : bool
         Also find phrases of two words.
-
-    Returns
-    -------
-    Forms
 
     Examples
     --------

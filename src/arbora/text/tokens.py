@@ -224,11 +224,6 @@ def tokenize(documents: object, rules: Rules) -> Tokens:
     ----------
     documents : iterable of str
         Iterated over once, one document at a time.
-    rules : Rules
-
-    Returns
-    -------
-    Tokens
 
     Examples
     --------

@@ -438,10 +438,11 @@ def test_descriptions(fitted):
         assert (model.predict(X[rows]) == k).all()
 
 
-def test_similarity_takes_masks():
-    draws = np.array([[0, 0, 1], [0, 1, 1]])
+def test_similarity_takes_masks(fitted):
+    model, X, _ = fitted
+    mask = np.arange(len(X)) % 3 == 0
     np.testing.assert_array_equal(
-        partitions.similarity(draws, rows=[True, False, True]), partitions.similarity(draws, [0, 2])
+        model.similarity_matrix(rows=mask), model.similarity_matrix(np.flatnonzero(mask))
     )
     with pytest.raises(IndexError, match="one entry for each row"):
-        partitions.similarity(draws, rows=[True, False])
+        model.similarity_matrix(rows=[True, False])

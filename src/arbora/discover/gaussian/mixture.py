@@ -28,6 +28,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import squareform
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -56,6 +58,7 @@ from arbora.discover.gaussian.partitions import (
     cluster_moments,
     diagnose,
     invariant_summaries,
+    row_numbers,
     worst_of,
 )
 from arbora.discover.gaussian.predictive import (
@@ -86,6 +89,7 @@ from arbora.infer.mcmc.chains import (
     run_chains,
     start_from,
 )
+from arbora.kernels.gibbs.partitions import count_together, share_rows
 
 _PREDICTIVE_DRAWS = 50  # draws that predictions average over
 _LEFT_OUT_ROWS = 5000  # training rows whose left-out densities make the quantiles of `is_novel`
@@ -589,7 +593,16 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
         -------
         ndarray of shape (n_rows, n_columns)
         """
-        return partitions.similarity(self._draws(), rows, columns)
+        draws = self._draws()
+        row_ids, column_ids = (row_numbers(which, draws.shape[1]) for which in (rows, columns))
+        require_memory(
+            8 * len(row_ids) * len(column_ids),
+            f"The similarity of {len(row_ids)} rows with {len(column_ids)}",
+            "Ask for some rows and columns, or iterate over similarity_blocks().",
+        )
+        similarity = np.empty((len(row_ids), len(column_ids)))
+        count_together(draws, row_ids, column_ids, similarity)
+        return similarity
 
     def similarity_blocks(self, size: int = 1000) -> Iterator[tuple[slice, Array]]:
         """Yield the similarity matrix in blocks of rows, when it is too large to be held in memory.
@@ -605,7 +618,8 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
             The rows of the block.
         block : ndarray of shape (size, n_samples)
         """
-        yield from partitions.similarity_blocks(self._draws(), size)
+        for part in split(self._draws().shape[1], size=size, even=False):
+            yield part, self.similarity_matrix(np.arange(part.start, part.stop))
 
     def cluster_similarity(self) -> Array:
         """Return the mean similarity of the rows of each pair of clusters of `labels_`.
@@ -615,7 +629,10 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
         ndarray of shape (n_clusters_, n_clusters_)
             On the diagonal, the mean similarity within a cluster.
         """
-        return partitions.cluster_similarity(self._draws(), self.labels_)
+        draws, K = self._draws(), self.n_clusters_
+        tables = share_rows(draws, self.labels_, int(draws.max()) + 1, K)
+        together = np.einsum("skl,sml->km", tables, tables, dtype=np.float64) / len(draws)
+        return np.asarray(together / np.outer(self.counts_, self.counts_))
 
     def merge_tree(self) -> Array:
         """Return the tree of merges of the clusters of `labels_`, by their mean similarity.
@@ -623,9 +640,17 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
         Returns
         -------
         ndarray of shape (n_clusters_ - 1, 4)
-            A linkage matrix as of `scipy.cluster.hierarchy`. The height of a merge is 1 minus the mean similarity.
+            A linkage matrix as of `scipy.cluster.hierarchy`. The height of a merge is 1 minus the mean similarity of
+            the rows of its two sides: near 0 the posterior does not tell the clusters apart, at 1 they were together
+            in no draw.
         """
-        return partitions.merge_tree(self._draws(), self.labels_)
+        check_is_fitted(self)
+        if self.n_clusters_ < 2:
+            return np.empty((0, 4))
+        distances = 1.0 - self.cluster_similarity()
+        np.fill_diagonal(distances, 0.0)
+        condensed = squareform(np.clip(distances, 0.0, 1.0), checks=False)
+        return np.asarray(linkage(condensed, method="average"))
 
     # --- predictions ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The posterior over partitions: similarity of rows, a point estimate, the number of clusters, the tree of merges.
+"""The posterior over partitions: a point estimate, the number of clusters, diagnostics, moments of clusters.
 
 The point estimate minimises the mean distance from the draws: the variation of information (Wade and Ghahramani
 2018) or Binder's loss. The draws themselves are the first candidates; then single rows move between clusters as long
@@ -10,20 +10,16 @@ Analysis 13(2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.cluster.hierarchy import linkage
-from scipy.spatial.distance import squareform
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.chunks import require_memory, split
 from arbora.discover.gaussian.normal_wishart import prior_of, scales_of, tabulate
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.diagnostics import ess_bulk, rhat
-from arbora.kernels.gibbs.partitions import count_together, expected_distance, improve_partition, share_rows
+from arbora.kernels.gibbs.partitions import expected_distance, improve_partition
 
 LARGE_SHARE = 0.01  # of the rows: smaller clusters count as outliers
 _MAX_CANDIDATES = 60  # draws that are compared as point estimates
@@ -32,53 +28,16 @@ _MAX_PASSES = 30
 _SPARE_CLUSTERS = 2  # clusters that a point estimate may have beside those of its start
 
 
-def similarity(draws: Matrix, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
-    """Return the share of draws in which rows are together with others.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (n_draws, n_samples)
-    rows, columns : array-like of int or a mask of all rows, optional
-        All rows by default.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns)
-
-    Examples
-    --------
-    >>> similarity(np.array([[0, 0, 1], [0, 1, 1]]), rows=[0])
-    array([[1. , 0.5, 0. ]])
-    """
-    n = draws.shape[1]
-    row_ids, column_ids = (_row_numbers(which, n) for which in (rows, columns))
-    for ids in (row_ids, column_ids):
-        if len(ids) and not -n <= ids.min() <= ids.max() < n:
-            raise IndexError(f"rows are numbered from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
-    require_memory(
-        8 * len(row_ids) * len(column_ids),
-        f"The similarity of {len(row_ids)} rows with {len(column_ids)}",
-        "Ask for some rows and columns, or iterate over similarity_blocks().",
-    )
-    out = np.empty((len(row_ids), len(column_ids)))
-    count_together(draws, row_ids % n, column_ids % n, out)
-    return out
-
-
-def _row_numbers(which: ArrayLike | None, n: int) -> Ints:
-    """Return row numbers from row numbers, a mask of n rows, or None for all."""
+def row_numbers(which: ArrayLike | None, n: int) -> Ints:
+    """Return row numbers, from 0 on, from row numbers, a mask of n rows, or None for all."""
     ids = np.arange(n) if which is None else np.asarray(which)
     if ids.dtype == bool:
         if ids.shape != (n,):
             raise IndexError(f"a mask needs the shape ({n},), one entry for each row; it has {ids.shape}")
         return np.flatnonzero(ids)
-    return ids.astype(np.int64).ravel()
-
-
-def similarity_blocks(draws: Matrix, size: int) -> Iterator[tuple[slice, Array]]:
-    """Yield the similarity matrix in blocks of `size` rows."""
-    for part in split(draws.shape[1], size=size, even=False):
-        yield part, similarity(draws, np.arange(part.start, part.stop))
+    if len(ids) and not -n <= ids.min() <= ids.max() < n:
+        raise IndexError(f"rows are numbered from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
+    return ids.astype(np.int64).ravel() % n
 
 
 def distance_table(n: int, loss: str) -> Array:
@@ -183,36 +142,6 @@ def distribution(values: Ints) -> dict[str, Matrix]:
     """
     value, counts = np.unique(values, return_counts=True)
     return {"value": value, "probability": counts / counts.sum()}
-
-
-def cluster_similarity(draws: Matrix, labels: Ints) -> Array:
-    """Return the mean similarity of the rows of each pair of clusters; on the diagonal, within a cluster.
-
-    Examples
-    --------
-    >>> cluster_similarity(np.array([[0, 0, 1], [0, 1, 1]]), np.array([0, 0, 1]))
-    array([[0.75, 0.25],
-           [0.25, 1.  ]])
-    """
-    K = int(labels.max()) + 1
-    counts = np.bincount(labels, minlength=K).astype(np.float64)
-    tables = share_rows(np.ascontiguousarray(draws), labels, int(draws.max()) + 1, K)
-    together = np.einsum("skl,sml->km", tables, tables, dtype=np.float64) / len(draws)
-    return np.asarray(together / np.outer(counts, counts))
-
-
-def merge_tree(draws: Matrix, labels: Ints) -> Array:
-    """Return the tree of merges of the clusters: a linkage matrix of scipy, by average similarity.
-
-    The height of a merge is 1 minus the mean similarity of the rows of its two sides. Heights near 0 join clusters
-    that the posterior does not tell apart; at height 1 are clusters that were together in no draw.
-    """
-    K = int(labels.max()) + 1
-    if K < 2:
-        return np.empty((0, 4))
-    distances = 1.0 - cluster_similarity(draws, labels)
-    np.fill_diagonal(distances, 0.0)
-    return np.asarray(linkage(squareform(np.clip(distances, 0.0, 1.0), checks=False), method="average"))
 
 
 # --- Summaries of chains over partitions: invariant quantities, their R-hat, and the moments of clusters ----

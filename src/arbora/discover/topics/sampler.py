@@ -109,10 +109,6 @@ def read_counts(estimator: Any, X: Any, fractions: str, *, reset: bool) -> sp.cs
         What to do with values that are not whole.
     reset : bool
         True in `fit`, False afterwards.
-
-    Returns
-    -------
-    CSR array of float64 with whole numbers
     """
     name = type(estimator).__name__
     rows = check_rows(estimator, X, reset=reset)
@@ -228,11 +224,6 @@ def draw_concentrations(
         Tokens of each topic; zeros in the padding.
     sizes : ndarray of shape (n_clusters,)
         Documents of each cluster.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Concentrations
     """
     n_topics = tables.shape[1]
     n_words = int(histogram.sum()) // n_topics
@@ -571,8 +562,6 @@ def starting_labels(X: sp.csr_array, landmarks: Ints, n_clusters: int, seed: int
     X : CSR array of shape (n_documents, n_words)
     landmarks : ndarray of shape (n_documents,)
         Known labels, -1 for the others.
-    n_clusters : int
-    seed : int
 
     Returns
     -------

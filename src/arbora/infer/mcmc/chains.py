@@ -124,10 +124,8 @@ def sample_chains(
 
     Parameters
     ----------
-    model : SamplerModel
     data : object
         Passed to the model unchanged.
-    schedule : ChainSchedule
     seed : int
         Each chain has its own random generator, spawned from this seed: the draws depend on nothing else.
     start : callable, optional
@@ -145,10 +143,6 @@ def sample_chains(
     checkpoint : Checkpoint, optional
         Saves finished chains, and the current state of the others: an interrupted run continues with the same
         draws. A chain of a model that adapts starts again.
-
-    Returns
-    -------
-    Chains
 
     Examples
     --------

@@ -146,7 +146,6 @@ def geweke_test(
     statistics : callable
         `statistics(state, data)` returns the numbers to compare, as a 1-D array. Means of parameters alone may miss
         an error: include squares, logarithms of scales, products with the data, the log joint density.
-    rng : numpy.random.Generator
     n_direct : int
         Independent draws from prior and likelihood.
     n_sweeps : int
@@ -213,10 +212,6 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
     independent : array-like of shape (n_draws, n_statistics)
     chains : array-like of shape (n_chains, n_draws, n_statistics)
         Stationary from their first draw on if the hypothesis holds.
-
-    Returns
-    -------
-    GewekeResult
 
     Examples
     --------

@@ -62,14 +62,8 @@ def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> 
 
     Parameters
     ----------
-    step : StepSize
-    acceptance : float
     target : float
         Target of the mean acceptance probability.
-
-    Returns
-    -------
-    StepSize
 
     Examples
     --------
@@ -98,16 +92,10 @@ def hamiltonian_step(
     potential : callable
         Returns value and gradient of the negative log-density at a position. Neither needs to be finite far away;
         overflow is ignored.
-    position : ndarray
     size : float
         Step size; must not depend on the position.
     n_steps : int
         Number of leapfrog steps; must not depend on the position either.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Move
 
     Examples
     --------
@@ -165,11 +153,6 @@ def slice_step(
         The current value, where the density is positive.
     width : float
         First guess of the width of the density; a bad guess costs evaluations but not exactness.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float
 
     Examples
     --------

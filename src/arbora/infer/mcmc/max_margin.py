@@ -142,13 +142,6 @@ def gaussian_terms(
     ----------
     scores : ndarray of shape (n_samples, n_clusters)
     labels : ndarray of shape (n_samples,)
-    k : int
-    margin : Margin
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    GaussianTerms
     """
     if scores.shape[1] == 1:
         return GaussianTerms(np.zeros(len(scores)), np.zeros(len(scores)))
@@ -195,8 +188,6 @@ def draw_projections(
     X : ndarray of shape (n_samples, n_features)
     labels : ndarray of shape (n_samples,)
         Rows of `projections`.
-    margin : Margin
-    rng : numpy.random.Generator
 
     Returns
     -------
