@@ -70,7 +70,7 @@ class Worker:
     Parameters
     ----------
     make : callable
-    given : tuple
+    data : tuple
         References to the common data and to the data of this shard, or paths of files to map. They are inside a
         tuple, and the driver keeps them alive: Ray frees plain arguments as soon as the actor exists, and could not
         restart it.
@@ -83,13 +83,13 @@ class Worker:
     """
 
     def __init__(
-        self, make: Make, given: tuple[Any, Any], threads: int, path: Path, every: int | None
+        self, make: Make, data: tuple[Any, Any], threads: int, path: Path, every: int | None
     ) -> None:
         import ray
 
         self.path, self.every = path, every
-        common, own = (read_object(one) if isinstance(one, Path) else ray.get(one) for one in given)
-        self.shard = make(common, own, ThreadEngine(threads))
+        common, part = (read_object(value) if isinstance(value, Path) else ray.get(value) for value in data)
+        self.shard = make(common, part, ThreadEngine(threads))
         self.done, self.life = 0, uuid.uuid4().hex
         self.keeps_state = getattr(self.shard, "keeps_state", True)
         self.answer: Answer | None = None
@@ -102,7 +102,7 @@ class Worker:
         """Return the status of this worker."""
         return WorkerStatus(os.getpid(), self.done, self.path.parent.exists(), self.life)
 
-    def step(self, number: int, name: str, shared: Sequence[Any], own: Sequence[Any]) -> Answer:
+    def step(self, number: int, name: str, shared: Sequence[Any], of_shard: Sequence[Any]) -> Answer:
         """Take a step, or return the answer again if it was the last one taken."""
         if number != self.done or self.answer is None:
             if number != self.done + 1 and self.keeps_state:
@@ -110,7 +110,7 @@ class Worker:
             if self.every is not None and self.done - self.saved >= self.every:
                 write_object(self.path, (self.done, self.shard.state()))
                 self.saved = self.done
-            result = getattr(self.shard, name)(*shared, *own)
+            result = getattr(self.shard, name)(*shared, *of_shard)
             self.done, self.answer = number, Answer(result, self.saved if self.keeps_state else number)
         return self.answer
 
@@ -125,8 +125,8 @@ class Worker:
 
 
 _RUN_PREFIX = "arbora-run-"  # of the folder of a run
-_MOST_DEATHS = 3  # in a row, of a worker that completes no step in between
-_MOST_REPORTS = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
+_MAX_DEATHS = 3  # in a row, of a worker that completes no step in between
+_MAX_REPORTS = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
 _LOOK_EVERY = 15.0  # seconds between two checks that the workers of a running step are alive
 _PAUSE = 0.2  # seconds between two checks whether a worker is back
 
@@ -137,7 +137,7 @@ class ShardStep(NamedTuple):
     number: int
     name: str
     shared: Any  # reference to the arguments that all shards get
-    own: Sequence[Any]
+    of_shard: Sequence[Any]
 
 
 def losses(ray: Any) -> tuple[type[Exception], ...]:
@@ -169,29 +169,29 @@ class RayShards(Shards):
     pids : list of int
         Process id of each worker, on its machine.
     lives : list of str
-        Names of the current lives of the workers (see `worker.WorkerStatus`).
+        Names of the current lives of the workers (see `WorkerStatus`).
     n_restarts : int
         Number of restarts of workers.
     """
 
-    def __init__(self, engine: RayEngine, make: Make, common: Any, own: Sequence[Any]) -> None:
-        super().__init__(len(own))
+    def __init__(self, engine: RayEngine, make: Make, common: Any, parts: Sequence[Any]) -> None:
+        super().__init__(len(parts))
         self.engine, self.ray = engine, engine.connect()
         self._require_cpus()
         self.journal: Journal | None = None
         if engine.resume and engine.folder is not None:
-            self.journal = open_journal(engine.folder, make, common, own)
+            self.journal = open_journal(engine.folder, make, common, parts)
         folder = self.journal.folder if self.journal is not None else self._new_folder()
         self.actors: list[Any] = []
         to_remove = folder if self.journal is None else None
         self._close = weakref.finalize(self, _release, self.ray, self.actors, to_remove)
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
-        self.log: list[list[ShardStep]] = [[] for _ in own]
-        self.deaths = [0] * len(own)
-        self._again: list[list[Any]] = [[] for _ in own]  # repeated steps before the last one
+        self.log: list[list[ShardStep]] = [[] for _ in parts]
+        self.deaths = [0] * len(parts)
+        self._again: list[list[Any]] = [[] for _ in parts]  # repeated steps before the last one
         self.common = self._hand_over(common, folder / "common")
-        self.given = [
-            (self.common, self._hand_over(data, folder / f"own-{index}")) for index, data in enumerate(own)
+        self.data = [
+            (self.common, self._hand_over(part, folder / f"own-{index}")) for index, part in enumerate(parts)
         ]
         actor = self.ray.remote(
             num_cpus=engine.threads,
@@ -200,17 +200,17 @@ class RayShards(Shards):
             scheduling_strategy="SPREAD",
             concurrency_groups={LOOK: 1},
         )(Worker)
-        for index, given in enumerate(self.given):
+        for index, refs in enumerate(self.data):
             path = folder / f"shard-{index}"
-            self.actors.append(actor.remote(make, given, engine.threads, path, engine.checkpoint_every))
+            self.actors.append(actor.remote(make, refs, engine.threads, path, engine.checkpoint_every))
         self.pids: list[int] = []
         try:
             statuses = self._begin(folder)
         except BaseException:
             self.close()
             raise
-        self.pids, self.begun = [one.pid for one in statuses], [one.done for one in statuses]
-        self.lives = [one.life for one in statuses]
+        self.pids, self.begun = [status.pid for status in statuses], [status.done for status in statuses]
+        self.lives = [status.life for status in statuses]
 
     def _hand_over(self, value: Any, path: Path) -> Any:
         """Write data of workers to a file or to the object store; return its path or reference."""
@@ -246,7 +246,7 @@ class RayShards(Shards):
                 f"not all workers see the folder {folder}, which keeps their states: give RayEngine a folder on a "
                 "file system that all machines share, or checkpoint_every=None."
             )
-        if self.journal is not None and max(one.done for one in statuses) > self.journal.last:
+        if self.journal is not None and max(worker.done for worker in statuses) > self.journal.last:
             raise EngineError(
                 f"the run in {folder} lacks the results of step {self.journal.last + 1}, which its workers have "
                 "taken: files are missing. Delete that folder to start again."
@@ -258,22 +258,22 @@ class RayShards(Shards):
         if each is not None and len(each) != self.n_shards:
             raise ValueError(f"got arguments for {len(each)} shards, but there are {self.n_shards}.")
         self.number += 1
-        known, mark = None, ""
+        recorded, mark = None, ""
         if self.journal is not None:
             mark = fingerprint(name, arguments, each)
-            known = self.journal.find(self.number, mark)
+            recorded = self.journal.find(self.number, mark)
         waiting = [k for k, begun in enumerate(self.begun) if begun < self.number]
         if waiting:
             shared = self.ray.put(arguments)
             for k in waiting:
                 self.log[k].append(ShardStep(self.number, name, shared, each[k] if each is not None else ()))
         answers = self._collect(self._send(waiting))
-        if known is not None:
-            return known
-        found = [answers[k] for k in range(self.n_shards)]
+        if recorded is not None:
+            return recorded
+        results = [answers[k] for k in range(self.n_shards)]
         if self.journal is not None:
-            self.journal.record(self.number, mark, found)
-        return found
+            self.journal.record(self.number, mark, results)
+        return results
 
     def _collect(self, futures: dict[Any, int]) -> dict[int, Any]:
         """Wait for the answers of a step; restore workers that are lost meanwhile."""
@@ -366,9 +366,9 @@ class RayShards(Shards):
             self.deaths[index] += 1
         elif isinstance(getattr(error, "cause", error), self.ray.exceptions.ObjectLostError):
             self.deaths[index] += 1  # an object that is lost repeatedly will not come back
-        if self.deaths[index] >= _MOST_DEATHS:
+        if self.deaths[index] >= _MAX_DEATHS:
             raise EngineError(
-                f"worker {index} of {self.n_shards} was lost {_MOST_DEATHS} times in step {self.number}. Usually its "
+                f"worker {index} of {self.n_shards} was lost {_MAX_DEATHS} times in step {self.number}. Usually its "
                 "machine is out of memory: use more shards (n_shards) on more machines, or fewer threads. Its log is "
                 "in /tmp/ray/session_latest/logs on its machine."
             ) from error
@@ -393,7 +393,7 @@ class RayShards(Shards):
     ) -> WorkerStatus:
         """Wait until a worker has started or restarted; return its status."""
         n_dead, deadline = 0, deadline or time.monotonic() + self.engine.timeout
-        while n_dead < _MOST_REPORTS and (left := deadline - time.monotonic()) > 0:
+        while n_dead < _MAX_REPORTS and (left := deadline - time.monotonic()) > 0:
             look = self.actors[index].status.options(concurrency_group=LOOK).remote()
             try:
                 status: WorkerStatus = self.ray.get(look, timeout=left)

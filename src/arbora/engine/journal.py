@@ -117,8 +117,8 @@ class Journal:
         """Return the results of a step, or None if it was not taken; `mark` is the fingerprint of its arguments."""
         if number > self.last:
             return None
-        known, results = read_object(self._path(number))
-        if known != mark:
+        recorded, results = read_object(self._path(number))
+        if recorded != mark:
             raise EngineError(
                 f"step {number} differs from the run in {self.folder}: this is another fit. To resume that run, use "
                 "the same parameters, a number as random_state and the same version of arbora; to start again, "
@@ -136,7 +136,7 @@ class Journal:
         return self.folder / f"answer-{number}-{mark}"
 
 
-def open_journal(folder: str | os.PathLike[str], make: Make, common: Any, own: Sequence[Any]) -> Journal:
+def open_journal(folder: str | os.PathLike[str], make: Make, common: Any, parts: Sequence[Any]) -> Journal:
     """Resume the run of these shards in a folder, or start one there.
 
     Parameters
@@ -151,26 +151,26 @@ def open_journal(folder: str | os.PathLike[str], make: Make, common: Any, own: S
     Journal
     """
     name = f"run-{fingerprint(make, common)}"
-    found = sorted(
+    journals = sorted(
         Path(folder).resolve().glob(f"{name}-*"), key=lambda path: int(path.name.rpartition("-")[2])
     )
-    about = len(own), fingerprint(own)
-    if not found:
+    about = len(parts), fingerprint(parts)
+    if not journals:
         run = Path(folder).resolve() / f"{name}-1"
         run.mkdir(parents=True)
         write_object(run / "about", about)
         return Journal(run)
-    n_shards, of_own = read_object(found[-1] / "about")
+    n_shards, of_own = read_object(journals[-1] / "about")
     if (n_shards, of_own) != about:
         raise EngineError(
-            f"the run in {found[-1]} has {n_shards} shards, but this fit has {len(own)}, or others: to resume it, "
-            f"use RayEngine(n_shards={n_shards}) and the same parameters; to start again, delete that folder."
+            f"the run in {journals[-1]} has {n_shards} shards, but this fit has {len(parts)}, or others: to resume "
+            f"it, use RayEngine(n_shards={n_shards}) and the same parameters; to start again, delete that folder."
         )
-    run = found[-1].with_name(f"{name}-{int(found[-1].name.rpartition('-')[2]) + 1}")
+    run = journals[-1].with_name(f"{name}-{int(journals[-1].name.rpartition('-')[2]) + 1}")
     try:
-        found[-1].rename(run)
+        journals[-1].rename(run)
     except OSError as error:
         raise EngineError(
-            f"cannot resume the run in {found[-1]} ({error}): perhaps another process is resuming it."
+            f"cannot resume the run in {journals[-1]} ({error}): perhaps another process is resuming it."
         ) from error
     return Journal(run)

@@ -42,13 +42,13 @@ def import_ray() -> Any:
     return ray
 
 
-def start_here(n_cpus: int, **more: Any) -> None:
+def start_here(n_cpus: int, **options: Any) -> None:
     """Start a cluster on this machine that ends with this process; on a busy machine, at the second attempt."""
     ray = import_ray()
     for is_last in (False, True):
         try:
             # "local": otherwise Ray looks for a running cluster, and may find the remains of a dead one.
-            ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **_QUIET, **more)
+            ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **_QUIET, **options)
             return
         except Exception as error:
             ray.shutdown()
@@ -81,13 +81,13 @@ def _where(ray: Any) -> str | None:
         return None
 
 
-def _addresses(host: str, own: str) -> set[str]:
+def _addresses(host: str, here: str) -> set[str]:
     """Resolve a host name; loopback addresses become the address of this machine."""
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host.strip("[]"), None)}
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host.strip("[]"), None)}
     except OSError:
         return {host}
-    return {own if address == "::1" or address.startswith("127.") else address for address in found}
+    return {here if address == "::1" or address.startswith("127.") else address for address in addresses}
 
 
 def _require_same(ray: Any, address: str) -> None:
@@ -97,8 +97,8 @@ def _require_same(ray: Any, address: str) -> None:
     if here is None or not port.isdigit() or _reached.get(address) == here:
         return  # "auto" and "local" are any cluster
     its_host, _, its_port = here.rpartition(":")
-    own = ray.util.get_node_ip_address()
-    if port != its_port or not _addresses(host, own) & _addresses(its_host, own):
+    address_here = ray.util.get_node_ip_address()
+    if port != its_port or not _addresses(host, address_here) & _addresses(its_host, address_here):
         raise EngineError(
             f"address={address!r}, but this process is connected to the Ray cluster at {here!r}: use address=None to "
             "use that cluster, or disconnect with `ray.shutdown()` first."
@@ -289,7 +289,7 @@ class RayEngine:
         """Add up ``function(item)`` on threads of this process; see `ThreadEngine.sum`."""
         return self._threads.sum(function, items, progress)
 
-    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
+    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
         """Make resident shards on the workers.
 
         Parameters
@@ -305,7 +305,7 @@ class RayEngine:
         -------
         RayShards
         """
-        return RayShards(self, make, common, own)
+        return RayShards(self, make, common, parts)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model, in memory or in a file of the folder `weights`."""

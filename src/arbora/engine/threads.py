@@ -167,7 +167,7 @@ class ThreadEngine:
         """Bytes of this process that shards of `n_bytes` take: all of them."""
         return n_bytes
 
-    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
+    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
         """Make resident shards (see `arbora.core.engine`) in this process.
 
         Parameters
@@ -183,7 +183,7 @@ class ThreadEngine:
         -------
         Shards
         """
-        return LocalShards(make, common, own, self)
+        return LocalShards(make, common, parts, self)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model."""

@@ -123,22 +123,22 @@ def sweep(indptr, indices, data, row_sum, order, labels, state, totals, sizes): 
     n_moved, improvement = 0, 0.0
     for o in range(len(order)):
         i = order[o]
-        own, r = labels[i], row_sum[i]
-        if sizes[own] == 1:
+        label, r = labels[i], row_sum[i]
+        if sizes[label] == 1:
             continue
         write_gains(indptr, indices, data, i, r, state, totals, gain)
         # The own cluster holds the row already.
-        less = max(totals[own] - r, 0.0)
-        stay = phi(less) - phi(totals[own])
+        less = max(totals[label] - r, 0.0)
+        stay = phi(less) - phi(totals[label])
         start, length = indptr[i], indptr[i + 1] - indptr[i]
         for s in range(length):
-            scratch[s] = max(state[indices[start + s], own] - data[start + s], 0.0)
+            scratch[s] = max(state[indices[start + s], label] - data[start + s], 0.0)
         for s in range(length):  # a loop of its own, for vector instructions
             scratch[s] = phi(scratch[s])
         for s in range(length):
-            stay += state[indices[start + s], width + own] - scratch[s]
-        gain[own] = stay
-        best = own
+            stay += state[indices[start + s], width + label] - scratch[s]
+        gain[label] = stay
+        best = label
         for k in range(n_clusters):
             if gain[k] > gain[best]:
                 best = k
@@ -147,16 +147,16 @@ def sweep(indptr, indices, data, row_sum, order, labels, state, totals, sizes): 
         labels[i] = best
         n_moved += 1
         improvement += gain[best] - stay
-        sizes[own] -= 1
+        sizes[label] -= 1
         sizes[best] += 1
-        totals[own] = less
+        totals[label] = less
         totals[best] += r
         for q in range(indptr[i], indptr[i + 1]):
             v, cell = data[q], state[indices[q]]
-            left = cell[own] - v
-            cell[own] = left if left > _RESIDUE * v else 0.0
+            left = cell[label] - v
+            cell[label] = left if left > _RESIDUE * v else 0.0
             cell[best] += v
-            cell[width + own] = phi(cell[own])
+            cell[width + label] = phi(cell[label])
             cell[width + best] = phi(cell[best])
     return n_moved, improvement
 

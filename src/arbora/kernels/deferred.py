@@ -69,16 +69,16 @@ def _link(kernel: Kernel) -> None:
     import numba
 
     made: dict[Kernel, Any] = {}
-    found = [kernel]
-    while found:
-        one = found.pop()
-        if one not in made:
-            made[one] = one.compiled or numba.njit(**one.options)(one.function)
-            found.extend(_kernels(one).values())
-    for one in made:
-        one.function.__globals__.update({name: made[other] for name, other in _kernels(one).items()})
-    for one, compiled in made.items():  # last, since other threads may call them from now on
-        one.compiled = compiled
+    queue = [kernel]
+    while queue:
+        kernel = queue.pop()
+        if kernel not in made:
+            made[kernel] = kernel.compiled or numba.njit(**kernel.options)(kernel.function)
+            queue.extend(_kernels(kernel).values())
+    for kernel in made:
+        kernel.function.__globals__.update({name: made[other] for name, other in _kernels(kernel).items()})
+    for kernel, compiled in made.items():  # last, since other threads may call them from now on
+        kernel.compiled = compiled
 
 
 def _kernels(kernel: Kernel) -> dict[str, Kernel]:

@@ -110,8 +110,8 @@ def _hard_energy(Z, codes, M, n, sizes, log_gamma, log_total, variable, kind, st
         for j in range(n_clusters):
             total = 0.0
             for k in range(width):
-                away = Z[i, k] - M[j, k]
-                total += away * away
+                difference = Z[i, k] - M[j, k]
+                total += difference * difference
             squares[j] = total
             if total < squares[best]:
                 best = j
@@ -170,16 +170,16 @@ def anneal(  # type: ignore[no-untyped-def]
         for j in range(n_clusters):
             for k in range(n_features):
                 candidate[j, k] = M[j, k] + deviation * rng.standard_normal()
-        found = _hard_energy(
+        last_energy = _hard_energy(
             Z, codes, candidate, n, sizes, log_gamma, log_total, variable, kind, strength, log_rho, parts
         )
-        rise = found - energy
+        rise = last_energy - energy
         if trial and rise > 0 and t > n_trial:
             risen += rise
             n_risen += 1
         now = 1.0 if trial else temperature * (1.0 - t / (steps + 1.0))  # (4.17)
         if rise <= 0 or rng.random() < math.exp(-rise / now):
-            energy = found
+            energy = last_energy
             M[:] = candidate
             if kind == 3:
                 for j in range(n_clusters):  # (5.8)
@@ -222,8 +222,8 @@ def adapt(Z, codes, M, gamma, inverse_width, rate, first, n_steps, rng):  # type
         for j in range(n_clusters):
             total = 0.0
             for k in range(n_features):
-                away = Z[i, k] - M[j, k]
-                total += away * away
+                difference = Z[i, k] - M[j, k]
+                total += difference * difference
             y[j] = -total * inverse_width
             top = max(top, y[j])
         total = 0.0
@@ -301,12 +301,12 @@ def margin_losses(  # type: ignore[no-untyped-def]
             reach = max(reach, near[t])
         for s in range(first_impostor[i], first_impostor[i + 1]):
             l = impostors[s]
-            away = distance(Y, Z, q, i, l)
-            if away >= reach:
+            squared_distance = distance(Y, Z, q, i, l)
+            if squared_distance >= reach:
                 continue
             on_impostor = 0.0
             for t in range(n_targets):
-                slack = near[t] - away
+                slack = near[t] - squared_distance
                 if slack > 0:
                     exact += share[i] * slack
                     multiplier = min(slack / width, 1.0)

@@ -228,24 +228,24 @@ def inverse_columns(indptr, indices, data, parent, columns):  # type: ignore[no-
                 needed[parent[j]] = True
     out_indices = np.empty(out_indptr[-1], np.int32)
     out_data = np.empty(out_indptr[-1], np.float64)
-    kept = np.empty(height * (height + 1) // 2, np.float64)  # d numbers of an ancestor at depth d, root first
+    path = np.empty(height * (height + 1) // 2, np.float64)  # d numbers of an ancestor at depth d, root first
     for j in range(n - 1, -1, -1):
         if not needed[j]:
             continue
         d = depth[j]
-        x = kept[d * (d - 1) // 2 : d * (d + 1) // 2]
+        x = path[d * (d - 1) // 2 : d * (d + 1) // 2]
         x[:] = 0.0
         x[d - 1] = 1.0
         for k in range(indptr[j], indptr[j + 1]):
             if indices[k] > j and data[k] != 0:
                 e = depth[indices[k]]
-                above = kept[e * (e - 1) // 2 : e * (e + 1) // 2]
+                above = path[e * (e - 1) // 2 : e * (e + 1) // 2]
                 for t in range(e):
                     x[t] -= data[k] * above[t]
         if slot[j] >= 0:
-            at, i = out_indptr[slot[j]], j
+            entry, i = out_indptr[slot[j]], j
             for t in range(d - 1, -1, -1):
-                out_indices[at], out_data[at] = i, x[t]
-                at += 1
+                out_indices[entry], out_data[entry] = i, x[t]
+                entry += 1
                 i = parent[i]
     return out_indptr, out_indices, out_data

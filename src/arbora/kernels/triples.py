@@ -22,14 +22,14 @@ def to_triples(A, cost, ids, places):  # type: ignore[no-untyped-def]
             count += A[i, b] != 0
     rows, columns = np.empty(count, np.int32), np.empty(count, np.int8)
     values = np.empty(count, A.dtype)
-    at = 0
+    n_entries = 0
     for s in range(len(places)):
         i = places[s]
         for b in range(n_block):
             if A[i, b] != 0:
-                rows[at], columns[at] = ids[i], b
-                values[at] = math.copysign(A[i, b], cost[i, b])
-                at += 1
+                rows[n_entries], columns[n_entries] = ids[i], b
+                values[n_entries] = math.copysign(A[i, b], cost[i, b])
+                n_entries += 1
     return rows, columns, values
 
 
@@ -49,7 +49,7 @@ def subtract_triples(rows, columns, values, old_rows, old_columns, old_values): 
     n, m = len(rows), len(old_rows)
     out_rows, out_columns = np.empty(n + m, np.int32), np.empty(n + m, np.int8)
     out_values = np.empty(n + m, values.dtype)
-    s = t = at = 0
+    s = t = n_entries = 0
     while s < n or t < m:
         new_first = t == m or (
             s < n and (rows[s] < old_rows[t] or (rows[s] == old_rows[t] and columns[s] < old_columns[t]))
@@ -65,9 +65,9 @@ def subtract_triples(rows, columns, values, old_rows, old_columns, old_values): 
             i, b, v = old_rows[t], old_columns[t], -old_values[t]
             t += 1
         if v != 0:
-            out_rows[at], out_columns[at], out_values[at] = i, b, v
-            at += 1
-    return out_rows[:at], out_columns[:at], out_values[:at]
+            out_rows[n_entries], out_columns[n_entries], out_values[n_entries] = i, b, v
+            n_entries += 1
+    return out_rows[:n_entries], out_columns[:n_entries], out_values[:n_entries]
 
 
 @nb.njit(**FAST)
@@ -83,12 +83,12 @@ def take_rows(indptr, indices, data, ids, place):  # type: ignore[no-untyped-def
         out_indptr[s + 1] = out_indptr[s] + indptr[i + 1] - indptr[i]
     out_indices = np.empty(out_indptr[-1], indices.dtype)
     out_data = np.empty(out_indptr[-1], data.dtype)
-    at = 0
+    n_entries = 0
     for s in range(len(ids)):
         for k in range(indptr[ids[s]], indptr[ids[s] + 1]):
-            out_indices[at], out_data[at] = indices[k], data[k]
+            out_indices[n_entries], out_data[n_entries] = indices[k], data[k]
             place[indices[k]] = 0
-            at += 1
+            n_entries += 1
     n_used = 0
     for j in range(len(place)):
         if place[j] == 0:

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from arbora.engine import ThreadEngine
 from arbora.infer.linear import rows as flat
-from arbora.infer.tree.dual import LEAST_REDUCTION, DualPosterior, TreeDual
+from arbora.infer.tree.dual import MIN_REDUCTION, DualPosterior, TreeDual
 from arbora.infer.tree.map import laplace_diagonal
 from support.map_problems import PARENT, make, solve
 
@@ -51,7 +51,7 @@ def test_sparse_tree_without_pruning_is_the_dense_one(monkeypatch):
     np.testing.assert_allclose(weights, want, atol=1e-5)
     variance = np.column_stack([np.repeat(sparse.variance[:, None], 5, axis=1), sparse.bias_variance])
     variance[problem.class_node, :-1] -= sparse.reductions.toarray()
-    np.testing.assert_allclose(variance, laplace_diagonal(problem, want), rtol=2 * LEAST_REDUCTION)
+    np.testing.assert_allclose(variance, laplace_diagonal(problem, want), rtol=2 * MIN_REDUCTION)
 
 
 def test_pruning_drops_small_differences_only(monkeypatch):

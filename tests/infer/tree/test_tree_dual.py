@@ -98,7 +98,7 @@ def test_classifier_finds_the_same_model_with_dual_and_newton(monkeypatch):
     model = HierarchicalBayesClassifier(data.hierarchy, likelihood="logistic", tol=1e-6)
     by_newton = model.fit(X, data.y_train).coef_.copy()
     monkeypatch.setattr(tree_dual, "suits_blocks", lambda *sizes: False)
-    monkeypatch.setattr("arbora.classify.bayes.map.MOST_NUMBERS", 0)
+    monkeypatch.setattr("arbora.classify.bayes.map.MAX_NUMBERS", 0)
     used = []
     monkeypatch.setattr(
         "arbora.classify.bayes.map.TreeDual", lambda *given: used.append(1) or TreeDual(*given[:2])

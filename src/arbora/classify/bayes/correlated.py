@@ -29,7 +29,7 @@ from arbora.classify.bayes.correlated_sampler import LogitState, make_model
 from arbora.classify.estimator import NodePredictor, build_routes
 from arbora.classify.training import check_labelled_rows
 from arbora.core.checkpoint import open_checkpoint
-from arbora.core.chunks import require_memory
+from arbora.core.chunks import CHUNK_ENTRIES, require_memory
 from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, read_options, warn_caller
 from arbora.core.running import running_checkpoint
 from arbora.infer.mcmc.chains import SAMPLING_CONSTRAINTS, Chains, ChainSchedule, mean_trace, run_chains
@@ -38,7 +38,6 @@ from arbora.structure import Hierarchy, LabelGraph
 
 _RHAT_LIMIT = 1.05
 _MAX_VALUE = 1e-6 * float(np.sqrt(np.finfo(np.float64).max))  # of a feature, times the root of their number
-_SCORES_PER_CHUNK = 1 << 22  # scores of rows under several draws that are in memory at a time
 
 
 class Sampling(NamedTuple):
@@ -108,7 +107,7 @@ def mean_softmax(X: Array, draws: NDArray[np.float32]) -> Array:
     """
     n_draws, n_classes, n_features = draws.shape
     total = np.zeros((len(X), n_classes))
-    step = max(1, _SCORES_PER_CHUNK // max(1, len(X) * n_classes))
+    step = max(1, CHUNK_ENTRIES // max(1, len(X) * n_classes))
     for first in range(0, n_draws, step):
         some = draws[first : first + step].reshape(-1, n_features).astype(np.float64)
         total += softmax((X @ some.T).reshape(len(X), -1, n_classes), axis=2).sum(axis=1)

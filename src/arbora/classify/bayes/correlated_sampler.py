@@ -44,11 +44,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, softmax
 
-from arbora.arrays import Array, Ints
+from arbora.arrays import TINY, Array, Ints
 from arbora.infer.mcmc.hmc import StepSize, hamiltonian_step, slice_step, start_step_size, update_step_size
 
 _LENGTH = np.pi / 2  # length of a trajectory: a quarter of the period of a standard normal
-_MOST_STEPS = 100  # steps of a trajectory, a limit while the step size is not tuned yet
+_MAX_STEPS = 100  # steps of a trajectory, a limit while the step size is not tuned yet
 _PRECISION_ROUNDS = 5  # draws of parts and precisions in a sweep
 _SLICE_WIDTH = 1.0  # initial width for the logarithm of a precision
 
@@ -128,7 +128,7 @@ def tune(X: Array, proba: Array, step: StepSize) -> Tuning:
     Tuning
     """
     variance = 1 - np.sum(proba**2, axis=1)
-    total = max(variance.sum(), np.finfo(np.float64).tiny)
+    total = max(variance.sum(), TINY)
     information = (np.diag(proba.sum(axis=0)) - proba.T @ proba) / total
     strength, basis = np.linalg.eigh((X * variance[:, None]).T @ X)
     return Tuning(information, np.maximum(strength, 0), basis, X @ basis, step)
@@ -208,7 +208,7 @@ class CorrelatedLogit:
         inner = np.linalg.solve(frame.factor, self.paths @ state.parts)
         Z = (frame.rotation.T @ inner @ tuning.basis) / frame.scale
         size = tuning.step.size * rng.uniform(0.9, 1.1)  # varied to avoid periodic trajectories
-        n_steps = min(_MOST_STEPS, max(1, round(_LENGTH * rng.uniform(0.8, 1.2) / size)))
+        n_steps = min(_MAX_STEPS, max(1, round(_LENGTH * rng.uniform(0.8, 1.2) / size)))
         move = hamiltonian_step(make_potential(frame, tuning.rotated, y), Z, size, n_steps, rng)
         if move.accepted:
             coef = frame.mix @ (move.position * frame.scale) @ tuning.basis.T
@@ -253,13 +253,13 @@ class CorrelatedLogit:
     def _rescale(self, state: LogitState, y: Ints, group: int, rng: np.random.Generator) -> LogitState:
         """Update a precision and scale the parts of its group so that their prior density is unchanged."""
         members, precision = self.group == group, state.precision.copy()
-        own = self.X @ (self.paths[:, members] @ state.parts[members]).T
+        of_group = self.X @ (self.paths[:, members] @ state.parts[members]).T
         others = self.X @ (self.paths[:, ~members] @ state.parts[~members]).T
         rate = self.rate * precision[group]
 
         def log_density(change: float) -> float:  # of the logarithm of the precision
             prior = self.shape * change - rate * np.exp(change)
-            return float(log_likelihood(others + np.exp(-0.5 * change) * own, y) + prior)
+            return float(log_likelihood(others + np.exp(-0.5 * change) * of_group, y) + prior)
 
         change = slice_step(log_density, 0.0, _SLICE_WIDTH, rng)
         precision[group] *= np.exp(change)

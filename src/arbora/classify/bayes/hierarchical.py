@@ -305,12 +305,12 @@ def summarise_nodes(
     for node in range(n_nodes - 1, 0, -1):
         if parent[node] >= 0:
             rows[parent[node]] += rows[node]
-    squares, own = norms
+    squares, of_weights = norms
     distance = np.sqrt(squares / max(n_features, 1))
     ratio = against_siblings(parent, distance)
     n_children = np.bincount(parent[parent >= 0], minlength=n_nodes)
     of_children = _sums_to_parents(parent, squares) / np.maximum(n_children, 1)
-    shared = np.where(n_children > 0, own / np.maximum(own + of_children, TINY), np.nan)
+    shared = np.where(n_children > 0, of_weights / np.maximum(of_weights + of_children, TINY), np.nan)
     precision = precisions if precisions.ndim == 1 else np.exp(np.log(precisions).mean(axis=1))
     lines = [
         (

@@ -10,7 +10,7 @@ the expected precisions, its root mean square. (Not the largest change: in M2 th
 needs grows without limit, and this changes nothing.) Plain rounds converge slowly. Anderson's method (1965) mixes the
 last few of them, in the logarithms of the precisions, and restarts when a mixed step was no better than the one
 before. A mixed step is an extrapolation, and under a vague prior the rounds are far from linear: it stays within
-`_FARTHEST` of the plain round, a factor of twenty in a precision.
+`_MAX_LOG_STEP` of the plain round, a factor of twenty in a precision.
 """
 
 from __future__ import annotations
@@ -62,16 +62,15 @@ from arbora.infer.tree.problem import MapProblem, TreeProblem
 #
 # Newton's method stores several dense matrices of features by classes and of rows by classes. The dual stores the
 # multipliers of the pairs of rows and classes, and makes weights block by block of classes. It is used for
-# independent classes with sparse rows if Newton's method would store more than `MOST_NUMBERS` numbers or does not
+# independent classes with sparse rows if Newton's method would store more than `MAX_NUMBERS` numbers or does not
 # fit into memory, if the classes are in shards, and for weights that are stored as sparse differences.
 
 
-MOST_NUMBERS = (
-    1 << 29
-)  # that Newton's method may store for sparse independent classes; beyond, the dual is used
+# Numbers that Newton's method may store for sparse independent classes; beyond, the dual is used.
+MAX_NUMBERS = 1 << 29
 _INNER_STEPS = 100
 _SWEEPS_ALONE = 0.03  # change of the precisions above which the weights of sweeps suffice
-_MOST_SWEPT = 10  # rounds with such weights
+_MAX_SWEPT = 10  # rounds with such weights
 _FIRST_GAP = 0.1  # of the dual while the precisions still change; they hardly depend on it
 _SINGLE = 1e-4  # smallest tolerance that single precision reaches for a duality gap
 
@@ -103,7 +102,7 @@ class MapSolver(Protocol):
     def tolerance(self, change: float, tol: float) -> float:
         """Tolerance for a change of the precisions; never tighter than the last round needs."""
 
-    def solve(self, given: MapProblem, tol: float) -> Round:
+    def solve(self, problem: MapProblem, tol: float) -> Round:
         """Find the weights."""
 
     def posterior(self) -> MapPosterior:
@@ -119,7 +118,7 @@ class NewtonSolver:
     On sparse rows with vague priors all gradients near the optimum are tiny beside that one, and it stops by the
     objective. The precisions hardly depend on the weights there: the variances of the weights are large beside their
     squares. While the precisions change by more than `_SWEEPS_ALONE`, the weights are those of sweeps in the dual
-    (`infer.tree.start`), which go on from round to round; Newton's method begins at the last of them.
+    (`TreeSweeps`), which go on from round to round; Newton's method begins at the last of them.
 
     Parameters
     ----------
@@ -149,47 +148,47 @@ class NewtonSolver:
         self.start: Matrix | None = None
         self.sweeps: TreeSweeps | None = None
         self.n_swept = 0
-        self.given = problem
+        self.problem = problem
 
     def tolerance(self, change: float, tol: float) -> float:
         """Tolerance for a change of the precisions; infinite while sweeps suffice."""
         if not self.sparse:
             return 0.01 * max(min(change, 1.0), tol)
         in_sweeps = self.start is None or self.sweeps is not None
-        if in_sweeps and self.n_swept < _MOST_SWEPT and change > max(_SWEEPS_ALONE, tol):
+        if in_sweeps and self.n_swept < _MAX_SWEPT and change > max(_SWEEPS_ALONE, tol):
             return np.inf
         return max(min(change, 0.01), tol)
 
-    def solve(self, given: MapProblem, tol: float) -> Round:
+    def solve(self, problem: MapProblem, tol: float) -> Round:
         """Find the weights."""
-        if self.single and self.retry and not suits_single(given):
+        if self.single and self.retry and not suits_single(problem):
             self.single = False
         if self.sparse and (self.start is None or self.sweeps is not None):
-            self._sweep(given, last=np.isfinite(tol))
-        found = self._solve(given, tol)
-        if self.single and self.retry and not found.converged:  # stopped by rounding
+            self._sweep(problem, last=np.isfinite(tol))
+        fit = self._solve(problem, tol)
+        if self.single and self.retry and not fit.converged:  # stopped by rounding
             self.single = False
-            found = self._solve(given, tol)
-        self.given, mean = given, found.weights
-        self.variance = laplace_diagonal(given, mean, engine=self.engine)
+            fit = self._solve(problem, tol)
+        self.problem, mean = problem, fit.weights
+        self.variance = laplace_diagonal(problem, mean, engine=self.engine)
         deviation = squared_deviations(self.tree, self.sharing, mean, self.variance)
-        return Round(found.objective, deviation, len(found.trace), found.converged)
+        return Round(fit.objective, deviation, len(fit.trace), fit.converged)
 
-    def _sweep(self, given: MapProblem, last: bool) -> None:
+    def _sweep(self, problem: MapProblem, last: bool) -> None:
         """Start from sweeps with the given precisions; free them if they are the last."""
         if self.sweeps is None:
-            self.sweeps = TreeSweeps(given, self.engine)
+            self.sweeps = TreeSweeps(problem, self.engine)
         else:
-            self.sweeps.couple(given.precision)
+            self.sweeps.couple(problem.precision)
         self.sweeps.run()
         self.start, self.n_swept = self.sweeps.weights(), self.n_swept + 1
         if last:
             self.sweeps = None
 
-    def _solve(self, given: MapProblem, tol: float) -> MapSolution:
+    def _solve(self, problem: MapProblem, tol: float) -> MapSolution:
         dtype = np.float32 if self.single else np.float64
-        found = solve_map(
-            given,
+        fit = solve_map(
+            problem,
             self.start,
             tol=tol,
             max_iter=_INNER_STEPS,
@@ -197,13 +196,13 @@ class NewtonSolver:
             dtype=dtype,
             by_objective=self.sparse,
         )
-        self.start = found.weights
-        return found
+        self.start = fit.weights
+        return fit
 
     def posterior(self) -> MapPosterior:
         """Return the posterior of the last weights."""
         assert self.start is not None
-        marginals = laplace_marginals(self.given, self.start, engine=self.engine)
+        marginals = laplace_marginals(self.problem, self.start, engine=self.engine)
         return MapPosterior(self.start, marginals or Marginals(self.variance))
 
     def close(self) -> None:
@@ -226,29 +225,31 @@ class DualSolver:
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any, prune_below: float | None) -> None:
         self.dual, self.prune_below = TreeDual(problem, engine, dtype), prune_below
         self.of_solution = DualPosterior(self.dual)
-        self.found: DualSolution | None = None
+        self.solution: DualSolution | None = None
 
     def tolerance(self, change: float, tol: float) -> float:
         """Tolerance for a change of the precisions; never tighter than the last round needs."""
         return max(min(change, _FIRST_GAP), tol)
 
-    def solve(self, given: MapProblem, tol: float) -> Round:
+    def solve(self, problem: MapProblem, tol: float) -> Round:
         """Find the weights."""
-        start = None if self.found is None else self.found.multipliers
-        self.found = None  # its multipliers are replaced block by block
-        self.found = self.dual.solve(given.precision, start, tol=tol)
-        squares, variances = self.of_solution.moments(self.found)
-        parent = np.asarray(given.parent)
+        start = None if self.solution is None else self.solution.multipliers
+        self.solution = None  # its multipliers are replaced block by block
+        self.solution = self.dual.solve(problem.precision, start, tol=tol)
+        squares, variances = self.of_solution.moments(self.solution)
+        parent = np.asarray(problem.parent)
         deviation = np.where(parent >= 0, squares + variances + variances[parent], 0.0)
-        return Round(self.found.objective, deviation[:, None], len(self.found.trace), self.found.converged)
+        return Round(
+            self.solution.objective, deviation[:, None], len(self.solution.trace), self.solution.converged
+        )
 
     def posterior(self) -> MapPosterior:
         """Return the posterior of the last weights."""
-        assert self.found is not None
+        assert self.solution is not None
         if self.prune_below is not None:
-            return MapPosterior(None, None, self.of_solution.sparse(self.found, self.prune_below))
-        mean = self.dual.weights(self.found)
-        return MapPosterior(mean, Marginals(self.of_solution.variances(self.found)))
+            return MapPosterior(None, None, self.of_solution.sparse(self.solution, self.prune_below))
+        mean = self.dual.weights(self.solution)
+        return MapPosterior(mean, Marginals(self.of_solution.variances(self.solution)))
 
     def close(self) -> None:
         """Free remote shards."""
@@ -289,7 +290,7 @@ def make_solver(
         return _dual(problem, engine, dtype, prune_below)
     single = tol >= _SINGLE and suits_single(problem)
     in_dual = suits_dual(problem)
-    if in_dual and count_numbers(problem, problem.n_weights) > MOST_NUMBERS:
+    if in_dual and count_numbers(problem, problem.n_weights) > MAX_NUMBERS:
         return _dual(problem, engine, dtype, None)
     double = newton_memory(problem, 8)
     if _fits(double):
@@ -331,7 +332,7 @@ def _dual(problem: MapProblem, engine: Engine, dtype: Any, prune_below: float | 
 # --- A fitted tree whose weights are stored as sparse differences of the nodes from their parents -----------
 
 
-_NODES_AT_A_TIME = 64
+_NODES_PER_CHUNK = 64
 
 
 def ancestors(parent: Ints, nodes: Ints) -> sp.csr_array:
@@ -384,11 +385,11 @@ def squared_norms(differences: Any, parent: Ints) -> tuple[Array, Array]:
     """Squared norms of the differences, and of the weights, of all nodes."""
     rows = sp.csr_array(differences)
     squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float64).ravel()
-    own = np.empty(len(parent))
-    for chunk in split(len(parent), size=_NODES_AT_A_TIME):
+    of_weights = np.empty(len(parent))
+    for chunk in split(len(parent), size=_NODES_PER_CHUNK):
         some = weights_of_nodes(rows, parent, np.arange(chunk.start, chunk.stop))
-        own[chunk] = np.asarray(some.multiply(some).sum(axis=1)).ravel()
-    return squares, own
+        of_weights[chunk] = np.asarray(some.multiply(some).sum(axis=1)).ravel()
+    return squares, of_weights
 
 
 # --- Partial maximum a posteriori inference: the mode of the weights, the distribution of the precisions ----
@@ -396,7 +397,7 @@ def squared_norms(differences: Any, parent: Ints) -> tuple[Array, Array]:
 
 _MEMORY = 5  # number of rounds that are mixed
 _RCOND = 1e-8
-_FARTHEST = 3.0  # largest distance of a mixed step from the plain round: the logarithm of a factor
+_MAX_LOG_STEP = 3.0  # largest distance of a mixed step from the plain round: the logarithm of a factor
 _LOG_PRECISION = float(np.log(MAX_PRECISION))  # precisions stay between this and its inverse
 
 
@@ -448,8 +449,10 @@ class AndersonMixing:
         if not len(steps):
             return image
         share = np.linalg.lstsq(steps.T, step, rcond=_RCOND)[0]
-        away = share @ images
-        return image - np.clip(away, -_FARTHEST, _FARTHEST) if np.isfinite(away).all() else image
+        extrapolation = share @ images
+        if not np.isfinite(extrapolation).all():
+            return image
+        return np.asarray(image - np.clip(extrapolation, -_MAX_LOG_STEP, _MAX_LOG_STEP))
 
 
 def fit_partial_map(
@@ -487,9 +490,9 @@ def fit_partial_map(
     inner = make_solver(first, tree, sharing, engine, tol, prune_below)
     try:
         while not done:
-            given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
+            weights_problem = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
             reached = inner.tolerance(change, tol)
-            objective, deviation, n_steps, settled = inner.solve(given, reached)
+            objective, deviation, n_steps, settled = inner.solve(weights_problem, reached)
             gammas = update_gammas(sharing, prior, deviation, n_weights)
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_expit, logsumexp, softmax
 
-from arbora.arrays import Array
+from arbora.arrays import TINY, Array
 from arbora.infer.tree import bouchard
 
 _ROWS_PER_CHUNK = 1 << 10
@@ -102,7 +102,7 @@ def predictive_logits(scores: ScorePosterior, likelihood: str, bounded: bool) ->
         start = scores.mean.max(axis=1)
         local = bouchard.local_step(scores.mean, scores.variance, start, _SHIFT_STEPS)
         proba = bouchard.bound_probabilities(scores.mean, scores.variance, local)
-        return np.asarray(np.log(np.maximum(proba, np.finfo(np.float64).tiny)))
+        return np.asarray(np.log(np.maximum(proba, TINY)))
     if likelihood == "softmax":
         return np.asarray(log_expit(_damped(*odds_against_the_rest(scores))))
     return _damped(*scores)

@@ -7,8 +7,8 @@ them to the weights (S. Gopal 2014, thesis, chapter 4). With scaled multipliers 
     Z    minimises  1/2 ||Z||^2 + rho/2 ||X Z F - z + u||^2.
 
 At the first minimum rho u_i = c_i (p_i - e_y) with p_i = softmax(z_i). Multipliers are stored as log-distributions,
-which need no correction when rho changes. The first step handles one row at a time (`kernels.softmax`). The second is
-a least-squares problem, the same for all classes, solved by conjugate gradients from the previous weights.
+which need no correction when rho changes. The first step handles one row at a time (`kernels.linear.softmax`). The
+second is a least-squares problem, the same for all classes, solved by conjugate gradients from the previous weights.
 
 rho is doubled or halved while the primal residual ||s - z|| and the dual residual rho ||F X'(z - z_before)|| are far
 apart, during the first `_MAX_CHANGES` iterations. The method stores numbers for all pairs of rows and classes, so it

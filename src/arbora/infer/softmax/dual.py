@@ -1,9 +1,9 @@
 """Multinomial logistic regression by coordinate ascent in the dual, one row at a time.
 
-The problem is that of `arbora.infer.softmax.problem`, the update of a row that of `kernels.softmax`: one product of
-the row with the weights, a few exponential functions per class, one update of the weights. That costs as much as the
-share of the row in a gradient, and takes effect at once. Where rows have about unit length and few features in
-common, as in text, a few sweeps close the relative gap to a thousandth.
+The problem is that of `arbora.infer.softmax.problem`, the update of a row that of `kernels.linear.softmax`: one
+product of the row with the weights, a few exponential functions per class, one update of the weights. That costs as
+much as the share of the row in a gradient, and takes effect at once. Where rows have about unit length and few
+features in common, as in text, a few sweeps close the relative gap to a thousandth.
 
 The first distributions lie between the labels and the shares q of the classes, p_i = (1 - r) e_y + r q. Their weights
 are r times a sparse matrix plus one of rank one, so that the best r is found before the first sweep.

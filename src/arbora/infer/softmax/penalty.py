@@ -40,7 +40,7 @@ _MAX_DENSITY = 0.1  # share of entries below which a system is solved as a spars
 class Shared(NamedTuple):
     """Own variance of each class, and shares of the classes in the shared parts."""
 
-    own: Array
+    variance: Array
     factor: Any  # n_shared x n_classes; CSR, or an ndarray if all classes share all parts
 
 
@@ -57,8 +57,8 @@ def split_factor(factor: Any) -> Shared | None:
     factor = sp.csr_array(factor, dtype=np.float64, copy=True)
     factor.eliminate_zeros()
     n_classes = np.diff(factor.indptr)
-    own = np.asarray((factor[n_classes == 1] ** 2).sum(axis=0)).ravel()
-    return Shared(own, factor[n_classes > 1]) if (own > 0).all() else None
+    variances = np.asarray((factor[n_classes == 1] ** 2).sum(axis=0)).ravel()
+    return Shared(variances, factor[n_classes > 1]) if (variances > 0).all() else None
 
 
 def _split_dense(factor: Any) -> Shared:
@@ -70,7 +70,7 @@ def _split_dense(factor: Any) -> Shared:
 
 def _precision(shared: Shared) -> Any:
     """S D^-1 S', sparse or dense as S is."""
-    product: Any = (shared.factor / shared.own) @ shared.factor.T
+    product: Any = (shared.factor / shared.variance) @ shared.factor.T
     return product.tocsr() if hasattr(product, "tocsr") else product
 
 
@@ -124,22 +124,23 @@ class Penalty:
         self.centre = np.full(n_classes, 1 / n_classes, dtype)  # the common weights are W centre
         if problem.factor is not None:
             self.shared = split_factor(problem.factor) or _split_dense(problem.factor)
-            own, shares = self.shared
-            ones = _System(_precision(self.shared)).solve((shares @ (1 / own))[:, None])  # U for weights of 1
-            sums = (1 - (shares.T @ ones).ravel()) / own
+            variances, shares = self.shared
+            system = _System(_precision(self.shared))
+            ones = system.solve((shares @ (1 / variances))[:, None])  # U for weights of 1
+            sums = (1 - (shares.T @ ones).ravel()) / variances
             self.total = float(sums.sum())
             self.centre = (sums / self.total).astype(dtype)
             self.lift = ones.astype(dtype)
 
     def strength(self, columns: slice) -> Any:
         """Weight of the penalty of some classes, given the shared parts."""
-        return 1.0 if self.shared is None else 1 / self.shared.own[columns]
+        return 1.0 if self.shared is None else 1 / self.shared.variance[columns]
 
     def value(self, W: Matrix, columns: slice) -> float:
         """Penalty of the weights of some classes for U = 0."""
         if self.shared is None:
             return squares(W) / 2
-        return float(np.einsum("jk,jk->k", W, W, dtype=np.float64) @ (1 / self.shared.own[columns])) / 2
+        return float(np.einsum("jk,jk->k", W, W, dtype=np.float64) @ (1 / self.shared.variance[columns])) / 2
 
     def of_common(self, common: Matrix) -> float:
         """Decrease of the penalty when the weights `common` are subtracted from all classes."""
@@ -168,13 +169,13 @@ class ShardParts:
 
     def __init__(self, penalty: Penalty, classes: slice) -> None:
         assert penalty.shared is not None
-        own, shares = penalty.shared
+        variances, shares = penalty.shared
         here = shares[:, classes]
         n_here, n_all = np.asarray((here != 0).sum(axis=1)), np.asarray((shares != 0).sum(axis=1))
         local = np.flatnonzero((n_here > 0) & (n_here == n_all))
         self.crossing_ids = np.flatnonzero((n_here > 0) & (n_here < n_all))
         ids, self.n_local = np.concatenate([local, self.crossing_ids]), len(local)
-        seen = Shared(own[classes], here[ids])
+        seen = Shared(variances[classes], here[ids])
         self.lift, self.n_seen = penalty.lift[ids], len(ids)
         A, n = _precision(seen), self.n_local
         self._system, across, crossing = _System(A[:n, :n]), A[:n, n:], A[n:, n:]
@@ -182,7 +183,7 @@ class ShardParts:
         self.pull = self._system.solve(self._across)  # effect of the crossing parts on the local ones
         self.schur = _dense(crossing) - self._across.T @ self.pull
         # Shares of the classes by column, and the same over D for the right-hand side.
-        self.shares, scaled = seen.factor, seen.factor / seen.own
+        self.shares, scaled = seen.factor, seen.factor / seen.variance
         if sp.issparse(here):
             self.shares, scaled = sp.csc_array(self.shares), sp.csc_array(scaled)
         self._scaled = scaled

@@ -146,18 +146,18 @@ class TreeBlocks:
         covariance is C + C a V a C, V that of the parent. A variance is at least the conditional one, given all other
         weights. This keeps it positive where features of very different scale lose all digits.
         """
-        found = np.empty_like(self.inverse)
+        covariance = np.empty_like(self.inverse)
         for level in self.levels:
             scale = self.root[level][:, :, None] * self.root[level][:, None, :]
             scaled = self.inverse[level]
             if self.parent[level[0]] >= 0:
-                scaled = scaled + scaled @ (scale * found[self.parent[level]]) @ scaled
-            found[level] = scaled / scale
-        own = posterior_precisions(self.parent, self.root**2)
-        own[self.class_node] += self.of_data
-        variance = np.maximum(np.diagonal(found, axis1=1, axis2=2), 1 / own)
+                scaled = scaled + scaled @ (scale * covariance[self.parent[level]]) @ scaled
+            covariance[level] = scaled / scale
+        precisions = posterior_precisions(self.parent, self.root**2)
+        precisions[self.class_node] += self.of_data
+        variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1 / precisions)
         contrast = self._contrast() if len(self.class_node) == 2 else None
-        return Marginals(variance, found[self.class_node], self.covariances()[0], contrast)
+        return Marginals(variance, covariance[self.class_node], self.covariances()[0], contrast)
 
     def _contrast(self) -> Matrix:
         """Covariance of the weights of the second class minus those of the first."""

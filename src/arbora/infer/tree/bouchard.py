@@ -128,33 +128,33 @@ def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
     >>> proba.round(2), round(float(proba.sum()), 9)
     (array([[0.54, 0.31, 0.15]]), 1.0)
     """
-    x, away = np.maximum(local.width, TINY), mean - local.shift[:, None]
+    x, distance = np.maximum(local.width, TINY), mean - local.shift[:, None]
     # The smaller of p and 1 - p, without the cancellation of the formula above.
-    tail = variance / (2 * x * np.maximum(x + np.abs(away), TINY))
+    tail = variance / (2 * x * np.maximum(x + np.abs(distance), TINY))
     small = np.exp(-x) / (1 + np.exp(-x)) + np.tanh(x / 2) * np.where(local.width > 0, tail, 0.0)
-    return np.asarray(np.where(away > 0, 1 - small, small))
+    return np.asarray(np.where(distance > 0, 1 - small, small))
 
 
 def _pair_blocks(n_features: int) -> Iterator[tuple[int, int, slice]]:
     """Divide the first features into runs; yield them with the place of their pairs (i, j >= i) in packed order."""
-    first, at = 0, 0
+    first, start = 0, 0
     while first < n_features:
         stop, size = first, 0
         while stop < n_features and (stop == first or size + n_features - stop <= _MAX_PAIRS):
             size += n_features - stop
             stop += 1
-        yield first, stop, slice(at, at + size)
-        first, at = stop, at + size
+        yield first, stop, slice(start, start + size)
+        first, start = stop, start + size
 
 
 def _pair_products(columns: Array, first: int, stop: int) -> Array:
     """Products of the features first .. stop - 1 with themselves and all later ones: (n_pairs, n_rows)."""
     n_features = len(columns)
     products = np.empty((sum(n_features - i for i in range(first, stop)), columns.shape[1]))
-    at = 0
+    start = 0
     for i in range(first, stop):
-        np.multiply(columns[i], columns[i:], out=products[at : at + n_features - i])
-        at += n_features - i
+        np.multiply(columns[i], columns[i:], out=products[start : start + n_features - i])
+        start += n_features - i
     return products
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from arbora.arrays import Array, Ints, Matrix
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
@@ -79,8 +79,8 @@ class DualSolution(NamedTuple):
     @property
     def multipliers(self) -> list[Multipliers]:
         """Multipliers of all blocks: a start for other precisions. The next solution may change the list."""
-        given = self.coupled.multipliers
-        return given if isinstance(given, Resident | Feasible) else Feasible(given)
+        blocks = self.coupled.multipliers
+        return blocks if isinstance(blocks, Resident | Feasible) else Feasible(blocks)
 
 
 def dual_memory(problem: MapProblem, n_seen: int, itemsize: int, engine: Engine) -> int:
@@ -135,10 +135,10 @@ def paths_up(parent: Matrix, class_node: Matrix) -> Ints:
            [ 0,  2],
            [-1,  0]])
     """
-    rows, at = [], np.asarray(class_node, np.int64)
-    while (at >= 0).any():
-        rows.append(at)
-        at = np.where(at >= 0, np.asarray(parent)[at], -1)
+    rows, nodes = [], np.asarray(class_node, np.int64)
+    while (nodes >= 0).any():
+        rows.append(nodes)
+        nodes = np.where(nodes >= 0, np.asarray(parent)[nodes], -1)
     return np.array(rows)
 
 
@@ -220,9 +220,8 @@ class TreeDual:
         """Return the solver with these shares; shards are made once and keep their multipliers."""
         if self.joint is None:
             problem = self.rows, self.costs, factor, "logistic", self.engine, self.offset
-            self.joint = coupled_solver(
-                *problem, asked_between=True
-            )  # weights are fetched after every solution
+            # Weights are fetched after every solution.
+            self.joint = coupled_solver(*problem, asked_between=True)
         else:
             self.joint.couple(factor)
         return self.joint
@@ -253,11 +252,11 @@ class TreeDual:
             Maximum number of rounds over all rows and classes.
         """
         factor = _factor(self.paths[:, self.order], precision)
-        found = self._joint(factor).solve(tol=tol, max_iter=max_iter, multipliers=start)
-        objective, gap = found.certificate.objective, found.certificate.gap
-        relative = gap / max(objective, np.finfo(np.float64).tiny)
-        given = np.asarray(precision, np.float64)
-        return DualSolution(given, objective, relative, found.trace, found.converged, found)
+        coupled = self._joint(factor).solve(tol=tol, max_iter=max_iter, multipliers=start)
+        objective, gap = coupled.certificate.objective, coupled.certificate.gap
+        relative = gap / max(objective, TINY)
+        of_nodes = np.asarray(precision, np.float64)
+        return DualSolution(of_nodes, objective, relative, coupled.trace, coupled.converged, coupled)
 
     def each_block(self, function: Callable[[int, CoupledSolver], T]) -> list[T]:
         """Call a function with the number of every block and the solver."""
@@ -265,13 +264,13 @@ class TreeDual:
         assert joint is not None, "solve first"
         return self.engine.map(lambda k: function(k, joint), range(len(joint.layout.blocks)))
 
-    def shared_part(self, p: int, found: DualSolution) -> Matrix:
+    def shared_part(self, p: int, solution: DualSolution) -> Matrix:
         """Part p that several blocks share, as a row (1, n_seen + 1), bias last."""
         if isinstance(self.joint, ShardedCoupledSolver):
             return self.joint.shared_part(p)
-        return found.coupled.shared[p : p + 1]
+        return solution.coupled.shared[p : p + 1]
 
-    def weights(self, found: DualSolution) -> Matrix:
+    def weights(self, solution: DualSolution) -> Matrix:
         """Weights (n_nodes, n_weights) of all nodes, bias last."""
         n_weights = self.problem.n_weights
         features = np.append(self.seen, np.arange(self.problem.X.shape[1], n_weights))
@@ -280,10 +279,10 @@ class TreeDual:
         def fill(k: int, joint: CoupledSolver) -> None:
             block = joint.layout.blocks[k]
             columns = self.order[block.start : block.stop]
-            W[features[:, None], columns] = joint.weights(k, found.coupled)[: len(features)]
+            W[features[:, None], columns] = joint.weights(k, solution.coupled)[: len(features)]
 
         self.each_block(fill)
-        prior = TreePrior(self.problem.parent, self.problem.class_node, found.precision, self.engine)
+        prior = TreePrior(self.problem.parent, self.problem.class_node, solution.precision, self.engine)
         return prior.all_nodes(W - self.mean[:, None]) + self.mean
 
 
@@ -303,7 +302,7 @@ class TreeDual:
 # - The model is stored as sparse differences, and the variances as sparse reductions of 1 / s_n.
 
 
-LEAST_REDUCTION = 0.01  # smallest relative reduction of a variance that a sparse model stores
+MIN_REDUCTION = 0.01  # smallest relative reduction of a variance that a sparse model stores
 
 
 class Moments(NamedTuple):
@@ -355,13 +354,13 @@ class DualPosterior:
         self.squares = sp.csr_array((self.X * self.X).T)
         self.weight = row_weights(dual.problem).astype(rows.dtype)[:, None]
 
-    def _own(self, found: DualSolution) -> Array:
+    def _precisions(self, solution: DualSolution) -> Array:
         """Precision of a weight of every node given those of its neighbours in the tree, without data."""
-        return posterior_precisions(np.asarray(self.dual.problem.parent), found.precision[:, None])[:, 0]
+        return posterior_precisions(np.asarray(self.dual.problem.parent), solution.precision[:, None])[:, 0]
 
-    def _curvature(self, k: int, joint: CoupledSolver, found: DualSolution) -> Matrix:
+    def _curvature(self, k: int, joint: CoupledSolver, solution: DualSolution) -> Matrix:
         """Sum over the rows of r x^2 p (1 - p): (n_features + 1, n_block), bias last."""
-        W, bias = joint.weights(k, found.coupled), self.dual.rows.bias
+        W, bias = joint.weights(k, solution.coupled), self.dual.rows.bias
         P = csr_matmul(self.X, W[:-1])
         P += bias * W[-1]
         P = expit(P, out=P)
@@ -376,51 +375,53 @@ class DualPosterior:
         block = joint.layout.blocks[k]
         return self.dual.order[block.start : block.stop]
 
-    def moments(self, found: DualSolution) -> Moments:
+    def moments(self, solution: DualSolution) -> Moments:
         """Sum over the weights of every node."""
         dual, problem = self.dual, self.dual.problem
-        own, n_used = self._own(found), len(dual.seen) + bool(problem.bias)
-        squares, variances = np.zeros(len(own)), problem.n_weights / own
+        precisions, n_used = self._precisions(solution), len(dual.seen) + bool(problem.bias)
+        squares, variances = np.zeros(len(precisions)), problem.n_weights / precisions
 
         def of_block(k: int, joint: CoupledSolver) -> None:
-            parts = joint.parts(k, found.coupled)
+            parts = joint.parts(k, solution.coupled)
             owned = dual.nodes[joint.layout.owned[k]]
             squares[owned] = np.einsum("nj,nj->n", parts, parts, dtype=np.float64)
             del parts
             nodes = np.asarray(problem.class_node)[self._classes(k, joint)]
-            curvature = self._curvature(k, joint, found)[:n_used]
-            reduced = curvature / (own[nodes] * (own[nodes] + curvature)).astype(curvature.dtype)
+            curvature = self._curvature(k, joint, solution)[:n_used]
+            reduced = curvature / (precisions[nodes] * (precisions[nodes] + curvature)).astype(
+                curvature.dtype
+            )
             variances[nodes] -= reduced.sum(axis=0, dtype=np.float64)
 
         dual.each_block(of_block)
         joint = dual.joint
         assert joint is not None
         for p, part in enumerate(joint.layout.shared.tolist()):
-            v = dual.shared_part(p, found)
+            v = dual.shared_part(p, solution)
             squares[dual.nodes[part]] = np.einsum("nj,nj->", v, v, dtype=np.float64)
-        return Moments(squares / found.precision, variances)
+        return Moments(squares / solution.precision, variances)
 
-    def variances(self, found: DualSolution) -> Array:
+    def variances(self, solution: DualSolution) -> Array:
         """Laplace variances (n_nodes, n_weights) as a dense matrix, bias last."""
         dual, problem = self.dual, self.dual.problem
-        own, n_features = self._own(found), problem.X.shape[1]
+        precisions, n_features = self._precisions(solution), problem.X.shape[1]
         columns = np.append(dual.seen, np.arange(n_features, problem.n_weights))
-        out = np.repeat(1 / own[:, None], problem.n_weights, axis=1)
+        out = np.repeat(1 / precisions[:, None], problem.n_weights, axis=1)
 
         def fill(k: int, joint: CoupledSolver) -> None:
             nodes = np.asarray(problem.class_node)[self._classes(k, joint)]
-            curvature = self._curvature(k, joint, found)[: len(columns)]
-            out[nodes[:, None], columns] = 1 / (own[nodes] + curvature).T
+            curvature = self._curvature(k, joint, solution)[: len(columns)]
+            out[nodes[:, None], columns] = 1 / (precisions[nodes] + curvature).T
 
         dual.each_block(fill)
         return out
 
-    def sparse(self, found: DualSolution, prune_below: float) -> SparseTree:
-        """Differences with an absolute value above `prune_below`, and reductions of at least `LEAST_REDUCTION`."""
+    def sparse(self, solution: DualSolution, prune_below: float) -> SparseTree:
+        """Differences with an absolute value above `prune_below`, and reductions of at least `MIN_REDUCTION`."""
         dual, problem = self.dual, self.dual.problem
-        own, scale = self._own(found), found.precision**-0.5
+        precisions, scale = self._precisions(solution), solution.precision**-0.5
         shape = len(problem.parent), problem.X.shape[1]
-        bias, bias_variance = np.zeros(len(own)), 1 / own
+        bias, bias_variance = np.zeros(len(precisions)), 1 / precisions
 
         def cut(V: Matrix, nodes: Ints) -> tuple[Ints, sp.csr_array]:
             bias[nodes] = V[:, -1] * scale[nodes]
@@ -428,27 +429,29 @@ class DualPosterior:
             return nodes, pruned(V, prune_below)
 
         def of_block(k: int, joint: CoupledSolver) -> Any:
-            return cut(joint.parts(k, found.coupled), dual.nodes[joint.layout.owned[k]])
+            return cut(joint.parts(k, solution.coupled), dual.nodes[joint.layout.owned[k]])
 
         def reductions(k: int, joint: CoupledSolver) -> tuple[Ints, sp.csr_array]:
             classes = self._classes(k, joint)
             nodes = np.asarray(problem.class_node)[classes]
-            curvature = self._curvature(k, joint, found)
-            share = curvature / (own[nodes].astype(curvature.dtype) + curvature)
+            curvature = self._curvature(k, joint, solution)
+            share = curvature / (precisions[nodes].astype(curvature.dtype) + curvature)
             bias_variance[nodes] *= 1 - share[-1]
-            kept = pruned(np.ascontiguousarray(share[:-1].T), LEAST_REDUCTION)
-            return classes, sp.csr_array(sp.diags_array(1 / own[nodes]).astype(kept.dtype) @ kept)
+            entries = pruned(np.ascontiguousarray(share[:-1].T), MIN_REDUCTION)
+            return classes, sp.csr_array(
+                sp.diags_array(1 / precisions[nodes]).astype(entries.dtype) @ entries
+            )
 
         pieces = dual.each_block(of_block)
         joint = dual.joint
         assert joint is not None
         for p, part in enumerate(joint.layout.shared.tolist()):
-            pieces.append(cut(dual.shared_part(p, found), dual.nodes[[part]]))
+            pieces.append(cut(dual.shared_part(p, solution), dual.nodes[[part]]))
         drops = dual.each_block(reductions)
         return SparseTree(
             self._stack(pieces, shape),
             bias,
-            1 / own,
+            1 / precisions,
             self._stack(drops, (len(problem.class_node), shape[1])),
             bias_variance,
         )

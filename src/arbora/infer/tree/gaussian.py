@@ -33,9 +33,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 
 from arbora.arrays import Array, Ints, Matrix
+from arbora.core.chunks import CHUNK_ENTRIES
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_NUMBERS_AT_A_TIME = 1 << 22
 
 
 class Tree(NamedTuple):
@@ -213,9 +213,9 @@ def squared_deviations(tree: Tree, sharing: Sharing, mu: Matrix, variance: Matri
     n_weights = mu.shape[1]
     deviation = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     inside = np.flatnonzero(tree.has_parent)
-    at_a_time = max(1, _NUMBERS_AT_A_TIME // n_weights)
-    for first in range(0, len(inside), at_a_time):
-        nodes = inside[first : first + at_a_time]
+    n_nodes_per_chunk = max(1, CHUNK_ENTRIES // n_weights)
+    for first in range(0, len(inside), n_nodes_per_chunk):
+        nodes = inside[first : first + n_nodes_per_chunk]
         up = tree.parent[nodes]
         distance = (mu[nodes] - mu[up]) ** 2 + variance[nodes] + variance[up]
         deviation[nodes] = (

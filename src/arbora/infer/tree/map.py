@@ -68,7 +68,7 @@ from arbora.kernels.linear.trees import rows_times_covariance, sweep_logistic_tr
 #
 # With the precisions that text has, Newton's method alone takes most of its steps on the way from base rates to the
 # neighbourhood of the optimum. A few sweeps of coordinate ascent in the dual get there at the cost of a few
-# products (`kernels.linear.softmax_tree`, `kernels.linear.logistic_tree`). The dual is soon near its optimum; the
+# products (`kernels.linear.trees`). The dual is soon near its optimum; the
 # weights lag behind, and Newton's method ends in a few steps what sweeps alone do slowly. On the Python
 # documentation (5,644 rows, 9,496 features, 405 classes, precisions of the prior), objective and processor seconds
 # of one thread:
@@ -81,13 +81,13 @@ from arbora.kernels.linear.trees import rows_times_covariance, sweep_logistic_tr
 # independent classes, it takes 41 products.
 
 
-_MAX_SWEEPS, _FEWEST_SWEEPS = 30, 3
+_MAX_SWEEPS, _MIN_SWEEPS = 30, 3
 _STEADY = 0.99  # a sweep with an objective above this multiple of the one before is the last
 _MAX_STEPS = 30  # of Newton's method for a row
 _ENOUGH, _FINE_ENOUGH = 1e-2, 1e-4  # mass that the last of these steps moves, in the first sweeps and later
 _LABEL = 1e-3  # probability of the other classes in the first distributions
 _FEATURES_PER_TASK = 4096
-_SMALLEST_NORM2 = 1e-30
+_MIN_NORM2 = 1e-30
 
 
 def suits_sweeps(problem: MapProblem) -> bool:
@@ -150,7 +150,7 @@ class TreeSweeps:
         self.softmax, self.Y = problem.likelihood == "softmax", sp.csr_array(problem.Y, dtype=dtype)
         self.cost = row_weights(problem).astype(dtype)
         squares = np.asarray((X.astype(np.float64) ** 2).sum(axis=1)).ravel()
-        self.norm2 = np.maximum(squares, _SMALLEST_NORM2).astype(dtype)
+        self.norm2 = np.maximum(squares, _MIN_NORM2).astype(dtype)
         parent, precision = np.asarray(problem.parent, np.int64), np.asarray(problem.precision, np.float64)
         # A node above all roots.
         self.parent, self.place = np.append(-1, parent + 1), np.asarray(problem.class_node, np.int64) + 1
@@ -171,13 +171,13 @@ class TreeSweeps:
         """First probabilities: almost the labels, the rest by the shares of the classes."""
         count = np.asarray(self.cost @ self.Y, np.float64)
         share = (count + 0.5) / (self.cost.sum(dtype=np.float64) + 0.5 * n_classes + 0.5)  # below 1
-        other, own = _LABEL * share, 1 - _LABEL + _LABEL * share
+        other, positive = _LABEL * share, 1 - _LABEL + _LABEL * share
         if not self.softmax:
-            other, own = other / (1 - other), own / (_LABEL * (1 - share))  # odds
+            other, positive = other / (1 - other), positive / (_LABEL * (1 - share))  # odds
         L = np.empty((self.X.shape[0], n_classes), self.dtype)
         L[:] = np.log(other)
         row = np.repeat(np.arange(len(L)), np.diff(self.Y.indptr))
-        L[row, self.Y.indices] = np.log(own)[self.Y.indices]
+        L[row, self.Y.indices] = np.log(positive)[self.Y.indices]
         return L
 
     def _weights(self) -> Matrix:
@@ -211,7 +211,7 @@ class TreeSweeps:
     def run(self) -> None:
         """Sweep until the objective falls only slowly. After earlier sweeps one more may be enough."""
         for _ in range(_MAX_SWEEPS):
-            before, early = self.objective, self.n_sweeps < _FEWEST_SWEEPS
+            before, early = self.objective, self.n_sweeps < _MIN_SWEEPS
             self.objective, _ = self.sweep(_ENOUGH if early else _FINE_ENOUGH)
             self.n_sweeps += 1
             if not early and not self.objective < _STEADY * before:
@@ -246,7 +246,7 @@ def sweep_start(problem: MapProblem, engine: Engine) -> Matrix:
 
 _MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few
 _MAX_ROTATED = 1000  # features that are rotated
-_LEAST_SINGLE = 1e-9  # smallest precision in single precision; its inverse is the largest
+_MIN_SINGLE = 1e-9  # smallest precision in single precision; its inverse is the largest
 
 
 class MapSolution(NamedTuple):
@@ -331,7 +331,7 @@ def suits_single(problem: MapProblem) -> bool:
     (True, False)
     """
     precision = np.asarray(problem.precision)
-    inside = (precision > _LEAST_SINGLE) & (precision < 1 / _LEAST_SINGLE)
+    inside = (precision > _MIN_SINGLE) & (precision < 1 / _MIN_SINGLE)
     return sp.issparse(problem.X) and not _is_small(problem, problem.n_weights) and bool(inside.all())
 
 
@@ -492,8 +492,8 @@ def _minimise(
     if start is None:
         start = sweep_start(problem, objective.prior.engine) if suits_sweeps(problem) else base_rates(problem)
     if start is not None:
-        given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
-        point = given if given.objective < point.objective else point
+        warm = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
+        point = warm if warm.objective < point.objective else point
 
     reached = np.inf  # value at the last point
 
@@ -549,11 +549,11 @@ def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | N
     rows, P, seen = _at_weights(problem, weights, engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         curvature = rows.diagonal(P)
-    own = posterior_precisions(np.asarray(problem.parent), _as_columns(problem)).astype(weights.dtype)
-    own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
-    own[np.ix_(problem.class_node, seen)] += curvature.T
-    own **= -1
-    return own
+    variance = posterior_precisions(np.asarray(problem.parent), _as_columns(problem)).astype(weights.dtype)
+    variance = np.broadcast_to(variance, (len(variance), problem.n_weights)).copy()
+    variance[np.ix_(problem.class_node, seen)] += curvature.T
+    variance **= -1
+    return variance
 
 
 def laplace_marginals(
@@ -584,8 +584,8 @@ def laplace_marginals(
     size = len(problem.class_node), problem.n_weights, problem.n_weights
     blocks, nothing = np.zeros(size), np.zeros((len(seen), len(seen)))
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        found = class_blocks(X, rows.curvature(P), nothing, rows.engine, matters=0.0)
-        blocks[np.ix_(np.arange(len(blocks)), seen, seen)] = found
+        of_classes = class_blocks(X, rows.curvature(P), nothing, rows.engine, matters=0.0)
+        blocks[np.ix_(np.arange(len(blocks)), seen, seen)] = of_classes
         return TreeBlocks(
             np.asarray(problem.parent), np.asarray(problem.class_node), _as_columns(problem), blocks
         ).marginals()

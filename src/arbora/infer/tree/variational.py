@@ -48,7 +48,7 @@ from arbora.infer.tree.problem import TreeProblem
 # feature, when it is visited, for dense and sparse rows alike.
 
 
-_CHUNK = 256  # rows whose pairs of features fit into the cache
+_ROWS_PER_TASK = 256  # rows whose pairs of features fit into the cache
 
 
 class Local(NamedTuple):
@@ -79,7 +79,7 @@ class RowPasses:
     def __init__(self, problem: TreeProblem, engine: Engine) -> None:
         self.X, self.Y, self.weight, self.engine = problem.X, problem.Y, problem.row_weight, engine
         self.bias, self.softmax = problem.bias, problem.likelihood == "softmax"
-        self.n_weights, self.chunks = problem.n_weights, split(self.X.shape[0], size=_CHUNK)
+        self.n_weights, self.chunks = problem.n_weights, split(self.X.shape[0], size=_ROWS_PER_TASK)
         # Linear term of the labels, which never changes: (n_classes, d).
         self.label_sums = self.sum(
             lambda chunk: (
@@ -122,9 +122,9 @@ class RowPasses:
         shift = np.empty_like(local.shift)
 
         def task(chunk: slice) -> tuple[float]:
-            found = self._step(local, chunk, n_steps)
-            shift[chunk] = found.shift
-            return (float(self.weight[chunk] @ found.value),)
+            step = self._step(local, chunk, n_steps)
+            shift[chunk] = step.shift
+            return (float(self.weight[chunk] @ step.value),)
 
         value = self.sum(task)[0]
         return local._replace(shift=shift), value
@@ -138,12 +138,12 @@ class RowPasses:
 
         def task(chunk: slice) -> tuple[Any, ...]:
             mean, shift = local.mean[chunk], local.shift[chunk]
-            found = self._step(local, chunk, 0)
+            step = self._step(local, chunk, 0)
             columns = self.columns(chunk)
-            c = self.weight[chunk, None] * bouchard.curvature(found.width)
+            c = self.weight[chunk, None] * bouchard.curvature(step.width)
             # The bound touches -f(x) at the local parameters: subtract the value of the quadratic there.
             inner = c * (local.variance[chunk] + mean * mean - 2 * shift[:, None] * mean) / 2
-            constant = float(self.weight[chunk] @ found.value + inner.sum())
+            constant = float(self.weight[chunk] @ step.value + inner.sum())
             return bouchard.weighted_grams(columns, c), (columns @ (c * shift[:, None])).T, constant
 
         packed, pull, constant = self.sum(task)
@@ -155,9 +155,9 @@ class RowPasses:
         bend = np.empty_like(local.mean)
 
         def task(chunk: slice) -> tuple[Array]:
-            mean, found, weight = local.mean[chunk], self._step(local, chunk, 0), self.weight[chunk, None]
-            bend[chunk] = weight * bouchard.collapsed_curvature(mean, local.variance[chunk], found)
-            pull = weight * bouchard.curvature(found.width) * (mean - local.shift[chunk, None])
+            mean, step, weight = local.mean[chunk], self._step(local, chunk, 0), self.weight[chunk, None]
+            bend[chunk] = weight * bouchard.collapsed_curvature(mean, local.variance[chunk], step)
+            pull = weight * bouchard.curvature(step.width) * (mean - local.shift[chunk, None])
             return ((self.columns(chunk) @ pull).T,)
 
         return self.label_sums - self.sum(task)[0], bend
@@ -256,15 +256,17 @@ class _Means:
         local, leaves = near.local if isinstance(near, _Point) else near, mean[self.tree.leaves]
         moved = Local(self.rows.scores(leaves), local.variance, local.shift)
         local, value = self.rows.tighten(moved, n_steps)
-        away = _differences(self.tree, mean, self.root.mean)
-        value += float(np.vdot(self.rows.label_sums, leaves)) - float(np.sum(self.precision * away**2)) / 2
+        deviation = _differences(self.tree, mean, self.root.mean)
+        value += (
+            float(np.vdot(self.rows.label_sums, leaves)) - float(np.sum(self.precision * deviation**2)) / 2
+        )
         return _Point(mean, local, -value)
 
     def expand(self, point: _Point) -> Expansion:
         """Gradient and Hessian; the preconditioner is the elimination of the tree with the quadratics."""
         slopes, bend = self.rows.slopes(point.local)
-        away = _differences(self.tree, point.x, self.root.mean)
-        gradient = _gather(self.tree, self.precision * away)
+        deviation = _differences(self.tree, point.x, self.root.mean)
+        gradient = _gather(self.tree, self.precision * deviation)
         gradient[self.tree.leaves] -= slopes
 
         def product(direction: Array) -> Array:
@@ -297,11 +299,11 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
     return _Global(posterior, log_determinants)
 
 
-def _prior_bound(problem: TreeProblem, found: _Global) -> float:
+def _prior_bound(problem: TreeProblem, posterior: _Global) -> float:
     """Lower bound without the likelihood."""
-    mean, variance, _, gammas = found.posterior
+    mean, variance, _, gammas = posterior.posterior
     value = gaussian_tree.prior_bound(problem.tree, problem.sharing, gammas, problem.root, mean, variance)
-    entropy = gaussian_tree.gaussian_entropy(found.log_determinants, mean.size)
+    entropy = gaussian_tree.gaussian_entropy(posterior.log_determinants, mean.size)
     return value + gaussian_tree.gamma_bound(problem.prior, gammas) + entropy
 
 
@@ -328,12 +330,12 @@ class VariationalTree:
         problem, tree, root = self.problem, self.problem.tree, self.problem.root
         quadratic = self.rows.quadratic(self.local)
         for _ in range(_SWEEPS):
-            found = _sweep(problem, quadratic, self.gammas)
-            self.gammas = found.posterior.gammas
+            swept = _sweep(problem, quadratic, self.gammas)
+            self.gammas = swept.posterior.gammas
         precision = gaussian_tree.node_precisions(problem.sharing, self.gammas, root, self.rows.n_weights)
         factor = TreeBlocks(tree.parent, tree.leaves, precision, quadratic.grams)
         mean = _solve_means(factor, tree, root, quadratic.linear)
-        variance = self.rows.variances(found.posterior.covariance)
+        variance = self.rows.variances(swept.posterior.covariance)
         means = _Means(self.rows, tree, root, precision, factor)
         point = means.evaluate(mean, self.local._replace(variance=variance))
         for _ in range(_MAX_NEWTON):
@@ -344,10 +346,10 @@ class VariationalTree:
             if new is None or decrement <= tol * abs(point.objective):
                 break
         self.local = point.local
-        self.posterior = found.posterior._replace(mean=point.x)
-        away = _differences(tree, point.x, root.mean)
-        likelihood = -point.objective + float(np.sum(precision * away**2)) / 2
-        self.bound = likelihood + _prior_bound(problem, found._replace(posterior=self.posterior))
+        self.posterior = swept.posterior._replace(mean=point.x)
+        deviation = _differences(tree, point.x, root.mean)
+        likelihood = -point.objective + float(np.sum(precision * deviation**2)) / 2
+        self.bound = likelihood + _prior_bound(problem, swept._replace(posterior=self.posterior))
         return self.bound
 
     def marginals(self) -> Marginals:
@@ -407,7 +409,7 @@ def fit_tree(
     """
     n_samples, n_classes = problem.Y.shape
     require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.n_weights)
-    monitor, done, tiny = Monitor(tol, max_iter, progress), False, np.finfo(np.float64).tiny
+    monitor, done, tiny = Monitor(tol, max_iter, progress), False, TINY
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         state = VariationalTree(problem, engine)
         while not done:

@@ -115,10 +115,10 @@ def sweep_labels(  # type: ignore[no-untyped-def]
     spare, counts = n_slots, clusters.counts
     active, weights, work = np.empty(n_slots, np.int64), np.empty(n_slots + 1), np.empty(X.shape[1])
     n_active = list_active(counts, fixed, active)
-    for at in range(first, len(order)):
+    for position in range(first, len(order)):
         if not fixed and n_active == n_slots:
-            return at
-        i = order[at]
+            return position
+        i = order[position]
         x, old = X[i], labels[i]
         copy_cluster(clusters, old, spare)
         remove_row(X, labels, i, clusters, old, prior, work)
@@ -258,10 +258,10 @@ def sweep_labels_margin(  # type: ignore[no-untyped-def]
     weights, own, charges = np.empty(n_slots + n_pool), np.empty(n_slots), np.zeros(n_pool)
     losses, stale = np.empty(len(labels)), True
     n_active = list_active(counts, fixed, active)
-    for at in range(first, len(order)):
+    for position in range(first, len(order)):
         if not fixed and n_active + n_pool + 1 > n_slots:
-            return at
-        i = order[at]
+            return position
+        i = order[position]
         x, old = X[i], labels[i]
         copy_cluster(clusters, old, spare)
         remove_row(X, labels, i, clusters, old, prior, work)
@@ -321,38 +321,38 @@ def log_marginal(clusters, k, prior, table_sums):  # type: ignore[no-untyped-def
 
 
 @nb.njit(**EXACT)
-def join_clusters(one, other, target, clusters, prior, work):  # type: ignore[no-untyped-def]
+def join_clusters(left, right, target, clusters, prior, work):  # type: ignore[no-untyped-def]
     """Write the statistics of the union of two clusters into a slot; return whether they are reliable.
 
     S_n + r_n m_n m_n' is the prior's plus the sum of x x', so that these add up; means are taken about the prior's.
     """
     counts, means, factors = clusters.counts, clusters.means, clusters.factors
     p, (rows, columns) = means.shape[1], prior.factor.shape
-    r1, r2 = prior.r + counts[one], prior.r + counts[other]
-    rn = r1 + counts[other]
+    r1, r2 = prior.r + counts[left], prior.r + counts[right]
+    rn = r1 + counts[right]
     scale = np.zeros((rows, columns))
     if rows > 1:
         part = np.zeros((rows, columns))
-        restore_scale(factors[one], scale)
-        restore_scale(factors[other], part)
+        restore_scale(factors[left], scale)
+        restore_scale(factors[right], part)
         scale += part
         restore_scale(prior.factor, part)
         scale -= part
     else:
-        scale[:] = factors[one] + factors[other] - prior.factor
+        scale[:] = factors[left] + factors[right] - prior.factor
     for j in range(p):
-        a, b = means[one, j] - prior.mean[j], means[other, j] - prior.mean[j]
+        a, b = means[left, j] - prior.mean[j], means[right, j] - prior.mean[j]
         work[j] = (r1 * a + r2 * b) / rn
     for j in range(p):
-        a, b = means[one, j] - prior.mean[j], means[other, j] - prior.mean[j]
+        a, b = means[left, j] - prior.mean[j], means[right, j] - prior.mean[j]
         for i in range(j, p) if rows > 1 else range(j, j + 1):
-            a2, b2 = means[one, i] - prior.mean[i], means[other, i] - prior.mean[i]
+            a2, b2 = means[left, i] - prior.mean[i], means[right, i] - prior.mean[i]
             term = r1 * a * a2 + r2 * b * b2 - rn * work[j] * work[i]
             if rows > 1:
                 scale[j, i] += term
             else:
                 scale[0, j if columns == p else 0] += term
-    counts[target] = counts[one] + counts[other]
+    counts[target] = counts[left] + counts[right]
     for j in range(p):
         means[target, j] = prior.mean[j] + work[j]
     if rows > 1:
@@ -413,13 +413,13 @@ def allocate(  # type: ignore[no-untyped-def]
 @nb.njit(**EXACT)
 def free_slot(counts, fixed, rng):  # type: ignore[no-untyped-def]
     """Return a slot without rows, and the number of these; a random one if the number of clusters is fixed."""
-    n_free, found = 0, -1
+    n_free, slot = 0, -1
     for k in range(len(counts) - N_SCRATCH):
         if counts[k] == 0:
             n_free += 1
-            if found < 0 or (fixed and rng.random() * n_free < 1.0):
-                found = k
-    return found, n_free
+            if slot < 0 or (fixed and rng.random() * n_free < 1.0):
+                slot = k
+    return slot, n_free
 
 
 @nb.njit(**EXACT)
@@ -441,11 +441,11 @@ def log_split_ratio(clusters, slot, joined, prior, table_sums, log_alpha, offset
 
 
 @nb.njit(**EXACT)
-def relabel(labels, kept, j, members, size, side, new):  # type: ignore[no-untyped-def]
+def relabel(labels, first, j, members, size, side, new):  # type: ignore[no-untyped-def]
     """Give row j and the members of the second side one label, and the other members another."""
     labels[j] = new
     for q in range(size):
-        labels[members[q]] = new if side[q] else kept
+        labels[members[q]] = new if side[q] else first
 
 
 @nb.njit(**EXACT)
@@ -474,47 +474,47 @@ def merge_split(  # type: ignore[no-untyped-def]
     first, second, third = n_slots, n_slots + 1, n_slots + 2
     for _ in range(n_tries if n > 1 else 0):
         i, j, size = choose_rows(labels, members, rng)
-        one, other = labels[i], labels[j]
-        is_split = one == other
+        left, right = labels[i], labels[j]
+        is_split = left == right
         new, n_free = free_slot(counts, fixed, rng)
         if is_split and n_free == 0:
             continue
         log_q = allocate(
             X, i, j, members, size, labels, is_split, first, clusters, prior, log_sizes, side, rng
         )
-        if not is_split and not join_clusters(one, other, third, clusters, prior, work):
+        if not is_split and not join_clusters(left, right, third, clusters, prior, work):
             clear_cluster(clusters, third, prior)
             for q in range(size + 2):
                 row = members[q] if q < size else (i if q == size else j)
                 add_row(X[row], clusters, third, prior, work)
-        joined = one if is_split else third
+        joined = left if is_split else third
         ratio = log_split_ratio(clusters, first, joined, prior, table_sums, log_alpha, offset) - log_q
         if fixed:  # the reverse of a merge finds one more cluster without rows
             ratio += math.log(n_free if is_split else n_free + 1.0)
-        target = new if is_split else one
+        target = new if is_split else left
         if not is_split:
             ratio = -ratio
         if has_margin:
             before = total_loss(labels, counts, fixed, margin, active, losses)
             if is_split and not fixed:
                 draw_projection(new, margin, rng)
-            relabel(labels, one, j, members, size, side if is_split else np.zeros(n, np.int64), target)
-            a, b = counts[one], counts[new if is_split else other]
-            counts[one], counts[new if is_split else other] = 1, 1 if is_split else 0
+            relabel(labels, left, j, members, size, side if is_split else np.zeros(n, np.int64), target)
+            a, b = counts[left], counts[new if is_split else right]
+            counts[left], counts[new if is_split else right] = 1, 1 if is_split else 0
             ratio -= 2 * margin.c * (total_loss(labels, counts, fixed, margin, active, losses) - before)
-            counts[one], counts[new if is_split else other] = a, b
-            relabel(labels, one, j, members, size, side, other)
+            counts[left], counts[new if is_split else right] = a, b
+            relabel(labels, left, j, members, size, side, right)
         if not math.log(rng.random()) < ratio:  # also where the ratio is not a number
             continue
         accepted += 1
         if is_split:
-            relabel(labels, one, j, members, size, side, new)
-            copy_cluster(clusters, first, one)
+            relabel(labels, left, j, members, size, side, new)
+            copy_cluster(clusters, first, left)
             copy_cluster(clusters, second, new)
         else:
-            relabel(labels, one, j, members, size, side, one)
-            copy_cluster(clusters, third, one)
-            clear_cluster(clusters, other, prior)
+            relabel(labels, left, j, members, size, side, left)
+            copy_cluster(clusters, third, left)
+            clear_cluster(clusters, right, prior)
     return accepted
 
 
@@ -578,8 +578,8 @@ def improve_partition(draws, labels, n_labels, n_clusters, f, order, max_passes)
     joint = np.empty(n_clusters)
     for turn in range(max_passes):
         moved = 0
-        for at in range(len(order)):
-            i = order[at]
+        for position in range(len(order)):
+            i = order[position]
             old = labels[i]
             joint[:] = 0.0
             tables_of_row(tables, draws, i, old, f, joint)

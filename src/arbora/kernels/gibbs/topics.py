@@ -14,7 +14,7 @@ from arbora.kernels.products import FAST
 from arbora.kernels.random import draw_index, draw_tables, mix_bits, next_unit, seed_state
 
 BLOCK = 8  # topics in a block
-_LOWEST = -1e30  # score of the own cluster among the competitors; infinity is not safe with fastmath
+_NO_COMPETITOR = -1e30  # score of the own cluster among the competitors; infinity is not safe with fastmath
 
 
 @nb.njit(inline="always", **FAST)
@@ -46,7 +46,7 @@ def draw_topic(row, beta, weight, sums, state):  # type: ignore[no-untyped-def]
 @nb.njit(inline="always", **FAST)
 def largest_moved(competitors, eta, new, old, scale):  # type: ignore[no-untyped-def]
     """Return the largest score of a competitor after one token moves from topic `old` to `new`."""
-    best = _LOWEST
+    best = _NO_COMPETITOR
     for k in range(len(competitors)):
         best = max(best, competitors[k] + scale * (eta[new, k] - eta[old, k]))
     return best
@@ -61,9 +61,9 @@ def score_document(counts, eta, n_topics, label, scale, competitors):  # type: i
         if n > 0.0:
             for k in range(len(competitors)):
                 competitors[k] += n * eta[t, k]
-    own = competitors[label]
-    competitors[label] = _LOWEST
-    return own
+    score = competitors[label]
+    competitors[label] = _NO_COMPETITOR
+    return score
 
 
 @nb.njit(**FAST)
@@ -85,7 +85,7 @@ def sweep_tokens(  # type: ignore[no-untyped-def]
     for t in range(n_topics):
         inverse[t] = 1.0 / (totals[t] + n_words * beta)
     has_margin = c > 0.0 and n_clusters > 1
-    n_proposed, n_accepted, loss, own, scale = 0, 0, 0.0, 0.0, 0.0
+    n_proposed, n_accepted, loss, score, scale = 0, 0, 0.0, 0.0, 0.0
     for i in range(len(indptr) - 1):
         first, stop = indptr[i], indptr[i + 1]
         if first == stop:
@@ -95,11 +95,11 @@ def sweep_tokens(  # type: ignore[no-untyped-def]
             weight[t] = (counts[t] + own_prior[t]) * inverse[t]
         if has_margin:
             scale = 1.0 / (stop - first)
-            own = score_document(counts, eta, n_topics, label, scale, competitors)
-            best = _LOWEST
+            score = score_document(counts, eta, n_topics, label, scale, competitors)
+            best = _NO_COMPETITOR
             for k in range(n_clusters):
                 best = max(best, competitors[k])
-            loss = max(0.0, width + best - own)
+            loss = max(0.0, width + best - score)
         for q in range(first, stop):
             old, row = topics[q], word_topics[words[q]]
             counts[old] -= 1
@@ -110,12 +110,12 @@ def sweep_tokens(  # type: ignore[no-untyped-def]
             new = draw_topic(row, beta, weight, sums, state)
             if has_margin and new != old:
                 n_proposed += 1
-                own_moved = own + scale * (eta[new, label] - eta[old, label])
+                score_moved = score + scale * (eta[new, label] - eta[old, label])
                 best = largest_moved(competitors, eta, new, old, scale)
-                moved = max(0.0, width + best - own_moved)
+                moved = max(0.0, width + best - score_moved)
                 if moved <= loss or next_unit(state) < math.exp(-2.0 * c * (moved - loss)):
                     n_accepted += 1
-                    loss, own = moved, own_moved
+                    loss, score = moved, score_moved
                     for k in range(n_clusters):
                         competitors[k] += scale * (eta[new, k] - eta[old, k])
                 else:
@@ -164,7 +164,7 @@ def subtract_losses(counts, eta, scale, c, width, scores, log_weights):  # type:
         if n > 0.0:
             for k in range(n_clusters):
                 scores[k] += n * eta[t, k]
-    best, second, leader = _LOWEST, _LOWEST, -1
+    best, second, leader = _NO_COMPETITOR, _NO_COMPETITOR, -1
     for k in range(n_clusters):
         if scores[k] > best:
             best, second, leader = scores[k], best, k
@@ -301,13 +301,13 @@ def fold_in(  # type: ignore[no-untyped-def]
             neutral = label < 0
             for t in range(n_padded):
                 weight[t] = counts[t] + (base_prior[t] if neutral else prior[label, t])
-            own, loss = 0.0, 0.0
+            score, loss = 0.0, 0.0
             if has_margin and not neutral:
-                own = score_document(counts, eta, n_topics, label, scale, competitors)
-                best = _LOWEST
+                score = score_document(counts, eta, n_topics, label, scale, competitors)
+                best = _NO_COMPETITOR
                 for k in range(n_clusters):
                     best = max(best, competitors[k])
-                loss = max(0.0, width + best - own)
+                loss = max(0.0, width + best - score)
             for q in range(n_tokens):
                 old, row = topics[q], phi[words[first + q]]
                 if old >= 0:
@@ -315,10 +315,10 @@ def fold_in(  # type: ignore[no-untyped-def]
                     weight[old] -= 1.0
                 new = draw_topic(row, 0.0, weight, sums, state)
                 if has_margin and not neutral and new != old:
-                    own_moved = own + scale * (eta[new, label] - eta[old, label])
-                    moved = max(0.0, width + largest_moved(competitors, eta, new, old, scale) - own_moved)
+                    score_moved = score + scale * (eta[new, label] - eta[old, label])
+                    moved = max(0.0, width + largest_moved(competitors, eta, new, old, scale) - score_moved)
                     if moved <= loss or next_unit(state) < math.exp(-2.0 * c * (moved - loss)):
-                        loss, own = moved, own_moved
+                        loss, score = moved, score_moved
                         for k in range(n_clusters):
                             competitors[k] += scale * (eta[new, k] - eta[old, k])
                     else:

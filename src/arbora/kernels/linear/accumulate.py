@@ -156,12 +156,12 @@ def gather_changes(  # type: ignore[no-untyped-def]
     last = U.shape[1] - 1
     s, n = 0, len(rows)
     while s < n:
-        i, at, d = rows[s], group[columns[s]], change[s]
+        i, column, d = rows[s], group[columns[s]], change[s]
         s += 1
-        while s < n and rows[s] == i and group[columns[s]] == at:
+        while s < n and rows[s] == i and group[columns[s]] == column:
             d += change[s]
             s += 1
-        u = U[at]
+        u = U[column]
         u[last] += bias * d
         for k in range(indptr[i], indptr[i + 1]):
             u[indices[k]] += data[k] * d

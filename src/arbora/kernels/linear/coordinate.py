@@ -185,7 +185,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
         at_bias = np.uint64(last) * stride + offset
         for _ in range(n_sweeps):
             state = shuffle(active[b], n, state)
-            kept, total_gap = 0, 0.0
+            n_kept, total_gap = 0, 0.0
             for s in range(n):
                 i = active[b, s]
                 row, column = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
@@ -204,8 +204,8 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
                     continue
-                active[b, kept] = i
-                kept += 1
+                active[b, n_kept] = i
+                n_kept += 1
                 q = norm2[i]
                 new = hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
                 d = (new - a) * y
@@ -218,7 +218,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
                     else:
                         for k in range(len(row)):
                             v[np.uint64(column[k]) * stride + offset] += row[k] * d
-            n = kept
+            n = n_kept
             if total_gap < enough:
                 break
         if copied:

@@ -68,8 +68,12 @@ def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):
     for b in range(len(g)):
         a, m, c = A[b], math.copysign(one, cost[b]) * g[b], abs(cost[b])
         if a > zero or m < one:
-            own = q * K[b, b]
-            new = hinge_step(a, m, c, own, one) if loss == HINGE else squared_hinge_step(a, m, c, own, one)
+            curvature = q * K[b, b]
+            new = (
+                hinge_step(a, m, c, curvature, one)
+                if loss == HINGE
+                else squared_hinge_step(a, m, c, curvature, one)
+            )
             moved |= _move_pair(new, cost, A, K, q, b, g, one)
     for b in range(len(g)):
         e[b] = (g[b] - e[b]) / q
@@ -160,7 +164,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
         n = n_active[b]
         if n == 0:
             continue
-        own = K[b, b]
+        curvature = K[b, b]
         spread = K[b]
         copied = dense or n * n_sweeps * mean_length > _COPY_COST * last
         if copied:
@@ -168,7 +172,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                 w[j] = W[j, b]
         for _ in range(n_sweeps):
             state = shuffle(active[b], n, state)
-            kept, total_gap = 0, 0.0
+            n_kept, total_gap = 0, 0.0
             for s in range(n):
                 i = active[b, s]
                 row, column = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
@@ -192,21 +196,21 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
                     continue
-                active[b, kept] = i
-                kept += 1
-                q = norm2[i] * own
+                active[b, n_kept] = i
+                n_kept += 1
+                q = norm2[i] * curvature
                 new = hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
                 d = (new - a) * y
                 if d == zero:
                     continue
                 A[i, b] = new
                 if dense:
-                    d *= own
+                    d *= curvature
                     w[last] += bias * d
                     for k in range(last):
                         w[k] += row[k] * d
                 elif copied:
-                    d *= own
+                    d *= curvature
                     w[last] += bias * d
                     for k in range(len(row)):
                         w[np.uint64(column[k])] += row[k] * d
@@ -217,7 +221,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                         v, feature = row[k] * d, np.uint64(column[k])
                         for t in range(n_block):
                             W[feature, t] += v * spread[t]
-            n = kept
+            n = n_kept
             if total_gap < enough:
                 break
         if copied:

@@ -28,8 +28,8 @@ from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST, add_row
 from arbora.kernels.random import shuffle
 
-_MOST_SCANS = 8  # scans over all classes for the worst violator in one visit
-_MOST_STEPS = 50  # moves of mass between two scans
+_MAX_SCANS = 8  # scans over all classes for the worst violator in one visit
+_MAX_STEPS = 50  # moves of mass between two scans
 _SETTLED = 0.01  # sweep_listed drops a row whose gap is below this share of the mean
 _ROW_GOAL = 0.1  # a visit ends when the gap has fallen to this share of its start
 
@@ -137,7 +137,7 @@ def _settle(paths, masses, t, q, goal, z, d, g):  # type: ignore[no-untyped-def]
     """
     classes, values, n = masses.classes[t], masses.values[t], masses.count[t]
     tiny = g.dtype.type(1e-30)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         to = 0
         for r in range(n):
             g[r] = _along(paths, classes[r], z)
@@ -168,13 +168,13 @@ def _settle(paths, masses, t, q, goal, z, d, g):  # type: ignore[no-untyped-def]
 @nb.njit(**FAST)
 def _forget_empty(masses, t):  # type: ignore[no-untyped-def]
     """Remove the classes without mass, except the right one, from the list of choice t."""
-    kept = 1
+    n_kept = 1
     for r in range(1, masses.count[t]):
         if masses.values[t, r] > 0:
-            masses.classes[t, kept] = masses.classes[t, r]
-            masses.values[t, kept] = masses.values[t, r]
-            kept += 1
-    masses.count[t] = kept
+            masses.classes[t, n_kept] = masses.classes[t, r]
+            masses.values[t, n_kept] = masses.values[t, r]
+            n_kept += 1
+    masses.count[t] = n_kept
 
 
 @nb.njit(**FAST)
@@ -234,7 +234,7 @@ def sweep_paths(indptr, indices, data, norm2, bias, V, paths, choices, masses, o
             _spread(paths, right, -paths.mu, z)
             _forget_empty(masses, t)
             goal = V.dtype.type(0)
-            for scan in range(_MOST_SCANS):
+            for scan in range(_MAX_SCANS):
                 best, top = _look(paths, choices, t, z)
                 gap = _list_gap(paths, masses, t, z, top)
                 if scan == 0:
@@ -325,14 +325,14 @@ def sweep_listed(  # type: ignore[no-untyped-def]
             _add_to_weights(indptr, indices, data, bias, i, V, d, used, n_used)
         if total + left <= enough:
             break
-        kept = 0
+        n_kept = 0
         for s in range(n):
             if gaps[s] > _SETTLED * total / n:
-                rows[kept] = rows[s]
-                kept += 1
+                rows[n_kept] = rows[s]
+                n_kept += 1
             else:
                 left += gaps[s]
-        n = kept
+        n = n_kept
 
 
 @nb.njit(**FAST)

@@ -24,7 +24,7 @@ from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST, add_row
 
 _LOG2_E = 1.4426950408889634
-_SMALLEST = -87.0  # smallest argument of an exponential function in single precision
+_MIN_EXPONENT = -87.0  # smallest argument of an exponential function in single precision
 _ROUND = 12582912.0  # 1.5 * 2^23: added to a small float32, it leaves the nearest integer in the last bits
 _ROUND_BITS = 0x4B400000
 # Taylor coefficients of 2^f for |f| <= 1/2
@@ -44,7 +44,7 @@ def exp_row(x, out, bits):  # type: ignore[no-untyped-def]
         return
     one, lowest, log2_e, shift = (
         np.float32(1),
-        np.float32(_SMALLEST),
+        np.float32(_MIN_EXPONENT),
         np.float32(_LOG2_E),
         np.float32(_ROUND),
     )
@@ -248,10 +248,12 @@ def prox_softmax(S, step, L, first, stop, most, enough):  # type: ignore[no-unty
 # exponential per class and one logarithm for all of them, that of a product of numbers between 1 and 2.
 
 
-_LONGEST = 10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long
+_MAX_RATIO = (
+    10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long
+)
 _SMALL = 1e-4  # below this width the series are exact
 _ROUNDING = 1e-15  # relative error of a value
-_MOST_FACTORS = 512  # of a product of numbers up to 2, without overflow
+_MAX_FACTORS = 512  # of a product of numbers up to 2, without overflow
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
@@ -261,13 +263,13 @@ def _walk(mean, variance, shift):  # type: ignore[no-untyped-def]
     half, logs, product = 0.0, 0.0, 1.0
     slope, bend, weight = 0.5 * n_classes - 1.0, 0.0, 0.0
     for n in range(n_classes):
-        away = mean[n] - shift
-        x2 = variance[n] + away * away
+        deviation = mean[n] - shift
+        x2 = variance[n] + deviation * deviation
         x = math.sqrt(x2)
         e = math.exp(-x)
         half += x
         product *= 1.0 + e
-        if n % _MOST_FACTORS == _MOST_FACTORS - 1:
+        if n % _MAX_FACTORS == _MAX_FACTORS - 1:
             logs += math.log(product)
             product = 1.0
         if x < _SMALL:
@@ -276,7 +278,7 @@ def _walk(mean, variance, shift):  # type: ignore[no-untyped-def]
             c = (1.0 - e) / (1.0 + e) / (2.0 * x)
             share = min(variance[n] / x2, 1.0)
             b = share * c + (1.0 - share) * e / ((1.0 + e) * (1.0 + e))
-        slope += c * away
+        slope += c * deviation
         bend += b
         weight += c
     value = (0.5 * n_classes - 1.0) * shift - 0.5 * half - logs - math.log(product)
@@ -291,24 +293,24 @@ def tighten_shifts(mean, variance, shift, n_steps, values):  # type: ignore[no-u
     """
     tiny = np.finfo(np.float64).tiny
     for i in range(len(shift)):
-        at, low, high = shift[i], -np.inf, np.inf
-        value, slope, bend, weight = _walk(mean[i], variance[i], at)
-        best, best_value, flattest = at, value, abs(slope)
+        root, low, high = shift[i], -np.inf, np.inf
+        value, slope, bend, weight = _walk(mean[i], variance[i], root)
+        best, best_value, flattest = root, value, abs(slope)
         for _ in range(n_steps):
             if slope > 0:
-                low = at
+                low = root
             elif slope < 0:
-                high = at
+                high = root
             careful = slope / weight
-            longest = _LONGEST * abs(careful)
-            new = at + min(max(slope / max(bend, tiny), -longest), longest)
+            longest = _MAX_RATIO * abs(careful)
+            new = root + min(max(slope / max(bend, tiny), -longest), longest)
             if not (low <= new <= high):
-                new = 0.5 * (low + high) if low > -np.inf and high < np.inf else at + careful
-            if new == at:
+                new = 0.5 * (low + high) if low > -np.inf and high < np.inf else root + careful
+            if new == root:
                 break
-            at = new
-            value, slope, bend, weight = _walk(mean[i], variance[i], at)
+            root = new
+            value, slope, bend, weight = _walk(mean[i], variance[i], root)
             # Near the optimum the values differ only by rounding errors, so the slope decides.
             if value > best_value or (abs(slope) < flattest and value >= best_value - _ROUNDING * abs(value)):
-                best, best_value, flattest = at, value, abs(slope)
+                best, best_value, flattest = root, value, abs(slope)
         shift[i], values[i] = best, best_value

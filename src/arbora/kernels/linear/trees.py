@@ -43,9 +43,9 @@ from arbora.kernels.products import FAST, add_row
 # `place` is the node of each class.
 
 
-_LONGEST = 3.0  # largest increase of a logarithm in one Newton step
+_MAX_INCREASE = 3.0  # largest increase of a logarithm in one Newton step
 _VISIBLE = -7.0  # logarithm of a probability whose relative change matters
-_MOST_HALVINGS = 4
+_MAX_HALVINGS = 4
 
 
 @nb.njit(**FAST)
@@ -111,7 +111,7 @@ def balance_tree(parent, place, v, q, h, log_p, p, pull, push, kp, sums, bits, m
     Takes at most `most` steps, and stops when one moves less mass than `enough`. `pull` and `push`, one number per
     node, and `kp` are scratch.
     """
-    zero, one, longest = h.dtype.type(0), h.dtype.type(1), h.dtype.type(_LONGEST)
+    zero, one, longest = h.dtype.type(0), h.dtype.type(1), h.dtype.type(_MAX_INCREASE)
     tiny = h.dtype.type(1e-30)
     nu = zero
     for _ in range(most):
@@ -185,7 +185,7 @@ def sweep_softmax_tree(  # type: ignore[no-untyped-def]
         total_loss -= c * g[y]
         total_gap += c * gap
         balance_tree(parent, place, v, q, h, log_p, p, pull, push, change, sums, bits, most, enough)
-        for halving in range(_MOST_HALVINGS + 1):
+        for halving in range(_MAX_HALVINGS + 1):
             for k in range(n_classes):
                 h[k] = old[k] - p[k]
             times_covariance(parent, place, v, h, sums, change)
@@ -194,7 +194,7 @@ def sweep_softmax_tree(  # type: ignore[no-untyped-def]
                 break
             for k in range(n_classes):
                 log_p[k] = (
-                    before[k] + (log_p[k] - before[k]) / 2 if halving < _MOST_HALVINGS - 1 else before[k]
+                    before[k] + (log_p[k] - before[k]) / 2 if halving < _MAX_HALVINGS - 1 else before[k]
                 )
             exp_row(log_p, p, bits)
             _normalise(log_p, p)
@@ -229,7 +229,7 @@ def balance_logistic(parent, place, v, q, h, u, p, rest, pull, push, kp, sums, b
     Takes at most `most` steps, and stops when one moves less mass than `enough`. `pull` and `push`, one number per
     node, and `kp` are scratch.
     """
-    zero, longest = h.dtype.type(0), h.dtype.type(_LONGEST)
+    zero, longest = h.dtype.type(0), h.dtype.type(_MAX_INCREASE)
     for _ in range(most):
         times_covariance(parent, place, v, p, sums, kp)
         for n in range(len(parent)):
@@ -260,8 +260,8 @@ def log1p_row(p, rest, out):  # type: ignore[no-untyped-def]
             out[k] = math.log1p(min(p[k], rest[k]) / max(p[k], rest[k]))
     else:
         for k in range(len(p)):
-            less, more = min(p[k], rest[k]), max(p[k], rest[k])
-            out[k] = twice_atanh(less / (two * more + less))
+            smaller, larger = min(p[k], rest[k]), max(p[k], rest[k])
+            out[k] = twice_atanh(smaller / (two * larger + smaller))
 
 
 @nb.njit(**FAST)
@@ -333,7 +333,7 @@ def sweep_logistic_tree(  # type: ignore[no-untyped-def]
             h[k] = g[k] + q * h[k]
             before[k], p[k], rest[k] = u[k], old[k], old_rest[k]
         balance_logistic(parent, place, v, q, h, u, p, rest, pull, push, change, sums, bits, most, enough)
-        for halving in range(_MOST_HALVINGS + 1):
+        for halving in range(_MAX_HALVINGS + 1):
             for k in range(n_classes):
                 h[k] = old[k] - p[k] if p[k] < 0.5 else rest[k] - old_rest[k]
             times_covariance(parent, place, v, h, sums, change)
@@ -341,7 +341,7 @@ def sweep_logistic_tree(  # type: ignore[no-untyped-def]
             if _logistic_gain(q, g, old, earlier, p, after, change, moved) >= -rounding * moved[0]:
                 break
             for k in range(n_classes):
-                u[k] = before[k] + (u[k] - before[k]) / 2 if halving < _MOST_HALVINGS - 1 else before[k]
+                u[k] = before[k] + (u[k] - before[k]) / 2 if halving < _MAX_HALVINGS - 1 else before[k]
             sigmoid_row(u, p, rest, bits)
         for a in range(indptr[i], indptr[i + 1]):
             x, j = c * data[a], indices[a]
