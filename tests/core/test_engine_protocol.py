@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.core.chunks import split, split_nonzeros
-from arbora.core.engine import SerialEngine, add, require_shared_memory
+from arbora.core.engine import SerialEngine, add, check_needs
 from arbora.engine import RayEngine, ThreadEngine
 
 
@@ -36,9 +36,9 @@ def test_engines_agree_on_map_and_sum(engine):
 
 def test_options_that_need_one_process_are_refused_on_a_cluster():
     for engine in (SerialEngine(), ThreadEngine(2)):
-        require_shared_memory(engine, "batch_size=10", "use engine=None")
-    with pytest.raises(ValueError, match=r"batch_size=10 .*RayEngine\(n_shards=2\).*: use engine=None\."):
-        require_shared_memory(RayEngine(n_shards=2), "batch_size=10", "use engine=None")
+        check_needs("batch_size=10", engine, ["shares_memory"], "use threads")
+    with pytest.raises(ValueError, match=r"batch_size=10 .*RayEngine\(n_shards=2\).*: use threads\."):
+        check_needs("batch_size=10", RayEngine(n_shards=2), ["shares_memory"], "use threads")
 
 
 def test_statistics_of_different_form_are_refused():

@@ -22,7 +22,7 @@ from arbora.classify import (
 from arbora.classify.recursive.coupling import couple
 from arbora.core.checkpoint import fingerprint
 from arbora.core.monitor import Monitor
-from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
+from arbora.engine import EngineError, RayEngine, ThreadEngine, engine_for
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import BehindError, RayShards, ShardStep, Worker, WorkerStatus, count_slots
 from arbora.engine.journal import open_journal, read_object, write_object
@@ -354,9 +354,11 @@ def test_an_engine_is_saved_as_its_settings(tmp_path):
     engine = RayEngine("host:1", n_shards=3, threads=2, folder=tmp_path, checkpoint_every=None, n_jobs=4)
     assert pickle.loads(pickle.dumps(engine)) == engine != RayEngine()
     assert eval(repr(engine)) == engine
-    assert choose_engine(engine, 7) == RayEngine.from_state({**engine.to_state(), "n_jobs": 7})
-    assert choose_engine(engine, None) == engine
-    assert choose_engine(ThreadEngine(4), None).n_jobs == 4
+    with running(engine=engine):
+        assert engine_for(7, "a fit") == RayEngine.from_state({**engine.to_state(), "n_jobs": 7})
+        assert engine_for(None, "a fit") == engine
+    with running(engine=ThreadEngine(4)):
+        assert engine_for(None, "a fit").n_jobs == 4
     assert engine.n_shards == 3
 
 

@@ -406,7 +406,7 @@ def needs_no_copy(n_selected: int, n_features: int, bias: float, engine: Engine)
 
     A file of weights always has a row for the bias.
     """
-    return n_selected == n_features and (bias > 0 or engine.shares_memory)
+    return n_selected == n_features and (bias > 0 or not engine.keeps_weights_in_files)
 
 
 def dense_model(

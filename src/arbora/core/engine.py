@@ -185,12 +185,33 @@ def missing(part: Any, needs: Iterable[str]) -> list[str]:
     return [_WORDS.get(name, name) for name in needs if not getattr(part, name, False)]
 
 
-def require_shared_memory(engine: Engine, option: str, advice: str) -> None:
-    """Refuse an option that needs the data and the whole model in this process."""
-    check_needs(option, engine, ["shares_memory"], advice)
+class LocalEngine:
+    """What the engines of this process share: shards and weights are in its memory."""
+
+    shares_memory = True
+    keeps_weights_in_files = False
+    n_shards = 1
+
+    def bytes_here(self, n_bytes: int) -> int:
+        """Bytes of this process that shards of `n_bytes` take: all of them."""
+        return n_bytes
+
+    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
+        """Make one resident shard for each element of ``parts``, in this process."""
+        return LocalShards(make, common, parts, self)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
+        """Return an array of zeros for the weights of a model."""
+        return np.zeros(shape, dtype)
+
+    def settle(self, weights: Matrix) -> None:
+        """Do nothing: the array is in memory."""
+
+    def discard(self, weights: Matrix) -> None:
+        """Do nothing: the array is in memory."""
 
 
-class SerialEngine:
+class SerialEngine(LocalEngine):
     """An engine without threads: everything runs in the calling thread.
 
     Examples
@@ -200,18 +221,11 @@ class SerialEngine:
     [3, 2]
     """
 
-    shares_memory = True
-    keeps_weights_in_files = False
     n_workers = 1
-    n_shards = 1
 
     def with_jobs(self, n_jobs: int | None) -> Self:
         """Return this engine: it has no threads."""
         return self
-
-    def bytes_here(self, n_bytes: int) -> int:
-        """Bytes of this process that shards of `n_bytes` take: all of them."""
-        return n_bytes
 
     def map(
         self,
@@ -240,20 +254,6 @@ class SerialEngine:
     ) -> Any:
         """Add up ``function(item)`` in the order of the items, by `add`."""
         return add_in_order(self.imap(function, items, progress))
-
-    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
-        """Make one resident shard for each element of ``parts``, in this process."""
-        return LocalShards(make, common, parts, self)
-
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
-        """Return an array of zeros."""
-        return np.zeros(shape, dtype)
-
-    def settle(self, weights: Matrix) -> None:
-        """Do nothing: the array is in memory."""
-
-    def discard(self, weights: Matrix) -> None:
-        """Do nothing: the array is in memory."""
 
     def __enter__(self) -> Self:
         return self
@@ -364,7 +364,7 @@ class LocalShards(Shards):
     ([111, 112], [116, 118])
     """
 
-    def __init__(self, make: Make, common: Any, parts: Sequence[Any], engine: Engine | None) -> None:
+    def __init__(self, make: Make, common: Any, parts: Sequence[Any], engine: object) -> None:
         super().__init__(len(parts))
         self.shards = [make(common, data, engine) for data in parts]
 

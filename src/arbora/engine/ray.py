@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
 
 from arbora.arrays import Matrix
 from arbora.core.engine import Engine, EngineError, Make, Shards, SupportsUpdate, check_needs
@@ -354,11 +353,7 @@ class RayEngine:
         return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
 
-# --- The meaning of an estimator's parameter `engine` -------------------------------------------------------
-
-
-# The constraint of the parameter, for `_parameter_constraints` of estimators.
-ENGINE_PARAMETER: list[Any] = [StrOptions({"threads", "ray"}), ThreadEngine, RayEngine, None]
+# --- The engine of a fit ------------------------------------------------------------------------------------
 
 
 def engine_for(
@@ -387,35 +382,13 @@ def engine_for(
     ...     engine_for(2, "VMFMixture")
     RayEngine(n_jobs=2)
     """
-    engine = choose_engine(running_engine(), n_jobs)
+    setting = running_engine()
+    engine: Engine = ThreadEngine(n_jobs)
+    if setting == "ray":
+        engine = RayEngine(n_jobs=n_jobs)
+    elif hasattr(setting, "shards"):
+        engine = setting if n_jobs is None else setting.with_jobs(n_jobs)
+    elif setting not in (None, "threads"):
+        raise ValueError(f"engine={setting!r}: give 'threads', 'ray' or an engine of arbora.engine.")
     check_needs(method, engine, needs, advice)
     return engine
-
-
-def choose_engine(engine: Engine | str | None, n_jobs: int | None) -> Engine:
-    """Return the engine that an estimator's parameters `engine` and `n_jobs` mean.
-
-    Parameters
-    ----------
-    engine : None, "threads", "ray" or an engine
-        None and "threads" mean threads.
-    n_jobs : int, optional
-        Number of threads in this process. None keeps the number of a given engine.
-
-    Returns
-    -------
-    Engine
-
-    Examples
-    --------
-    >>> from arbora.engine import RayEngine, choose_engine
-    >>> choose_engine("ray", 2), choose_engine(None, 2)
-    (RayEngine(n_jobs=2), ThreadEngine(n_jobs=2))
-    >>> choose_engine(RayEngine(n_jobs=3), None)
-    RayEngine(n_jobs=3)
-    """
-    if engine is None or isinstance(engine, str):
-        if engine not in (None, "threads", "ray"):
-            raise ValueError(f"engine={engine!r}: give 'threads', 'ray' or an engine of arbora.engine.")
-        return RayEngine(n_jobs=n_jobs) if engine == "ray" else ThreadEngine(n_jobs)
-    return engine if n_jobs is None else engine.with_jobs(n_jobs)

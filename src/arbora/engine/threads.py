@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-import numpy as np
 from joblib import effective_n_jobs
 
-from arbora.arrays import Matrix
-from arbora.core.engine import LocalShards, Make, Shards, SupportsUpdate, add_in_order
+from arbora.core.engine import LocalEngine, SupportsUpdate, add_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,7 +102,7 @@ def _closing(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class ThreadEngine:
+class ThreadEngine(LocalEngine):
     """Engine that applies functions to items on threads, in order.
 
     Parameters
@@ -132,9 +130,6 @@ class ThreadEngine:
     0.75
     """
 
-    shares_memory = True
-    keeps_weights_in_files = False
-
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
@@ -157,43 +152,6 @@ class ThreadEngine:
         3
         """
         return 1 if _in_worker() else int(effective_n_jobs(self.n_jobs))
-
-    @property
-    def n_shards(self) -> int:
-        """Number of shards to cut a model into: one, since threads share memory."""
-        return 1
-
-    def bytes_here(self, n_bytes: int) -> int:
-        """Bytes of this process that shards of `n_bytes` take: all of them."""
-        return n_bytes
-
-    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
-        """Make resident shards (see `arbora.core.engine`) in this process.
-
-        Parameters
-        ----------
-        make : callable
-            Builds a shard: ``make(common, own_data, engine)``.
-        common : object
-            Data that all shards read and none writes.
-        own : sequence
-            Data of each shard.
-
-        Returns
-        -------
-        Shards
-        """
-        return LocalShards(make, common, parts, self)
-
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
-        """Return an array of zeros for the weights of a model."""
-        return np.zeros(shape, dtype)
-
-    def settle(self, weights: Matrix) -> None:
-        """Do nothing: the array is in memory."""
-
-    def discard(self, weights: Matrix) -> None:
-        """Do nothing: the array is in memory."""
 
     def map(
         self,
