@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 
 # Fits of every estimator beside known results, and the command line. The first run compiles the kernels.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m quick $$(grep -rl --include='*.py' 'mark\.quick' tests) $(PYTEST)
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder -m quick $$(grep -rl --include='*.py' 'mark\.quick' tests) $(PYTEST)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder tests src $(PYTEST)

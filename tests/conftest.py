@@ -27,13 +27,20 @@ _SLOWEST = (
 _WARN = ("app", "cli", "datasets", "docs", "explore", "fuzz")
 
 
+def family(item: pytest.Item) -> str:
+    """Tests that share what is fitted, or compiled by numba: a file, or in the contract a family of models."""
+    row = item.callspec.params.get("row") if hasattr(item, "callspec") else None
+    if not hasattr(row, "cls"):
+        return item.path.stem
+    _, package, module, *_ = row.cls.__module__.split(".")
+    return module if package == "discover" else package
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the slowest files to the front; say which tests share what is compiled or fitted, for `make quick`."""
+    """Move the slowest files to the front, name families for `make quick`, and let commands and examples warn."""
     here = Path(__file__).parent
     for item in items:
-        row = getattr(item, "callspec", None) and item.callspec.params.get("row")
-        package = row.cls.__module__.split(".")[1] if hasattr(row, "cls") else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(package))
+        item.add_marker(pytest.mark.xdist_group(family(item)))
         is_test = item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] not in _WARN
         if not is_test or isinstance(item, pytest.DoctestItem):
             item.add_marker(pytest.mark.filterwarnings("always::UserWarning"))
