@@ -31,13 +31,7 @@ from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
 from arbora.core.validation import check_rows, precision_for
 from arbora.discover.mixture.describe import UNKNOWN, Described
-from arbora.discover.mixture.rows import (
-    as_rows,
-    check_weight,
-    refuse_few,
-    unit_rows,
-    zero_rows,
-)
+from arbora.discover.mixture.rows import as_rows, check_weight, refuse_few, unit_rows, zero_rows
 from arbora.discover.mixture.starts import (
     RUN_CONSTRAINTS,
     Init,
@@ -59,7 +53,7 @@ def centre_scores(centres: Matrix) -> LinearScores:
 
 
 def centre_update(centres: Matrix, stats: Stats) -> Matrix:
-    """Return the mean directions of the clusters."""
+    """Return the mean directions of the clusters, c_k = s_k / ||s_k||; a cluster without rows keeps its centre."""
     return unit_columns(stats.sums, centres)[0]
 
 
@@ -84,7 +78,7 @@ def run_k_means(
     engine: Engine,
     progress: Progress | None = None,
 ) -> MixtureFit:
-    """Run k-means; repeat while there are empty clusters and rows away from their centres to move them to."""
+    """Run k-means. Empty clusters move to the rows that are farthest from their centres; then it runs again."""
     model = MixtureModel(centre_scores, centre_update, no_extra)
     fit = run(model, rows, centres, schedule, engine, progress)
     for _ in range(_MAX_REPAIRS):
@@ -140,7 +134,7 @@ class SphericalKMeans(RowEstimator, Described, Explorable, ClusterMixin, Transfo
         The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a centre
         for each cluster.
     n_init : int
-        Number of starts. They run in parallel, and the best result is kept.
+        Number of starts. They run in parallel, and the best result is used.
     tol : float
         Stop when the mean cosine gains less than this in an iteration. Below 1e-6 the fit computes in double
         precision.
@@ -233,11 +227,11 @@ class SphericalKMeans(RowEstimator, Described, Explorable, ClusterMixin, Transfo
             refuse_few(rows, self.n_clusters, "n_clusters")
             init = check_init(self.init, weight, X.shape[1], self.n_clusters)
             fit = self._solve(rows, init, draw_seed(self.random_state), engine)
-            self.cluster_centers_ = final_centres(fit)
-            cosine = cosines(X, self.cluster_centers_, engine)
+            centres = final_centres(fit)
+            cosine = cosines(X, centres, engine)
+            self.cluster_centers_, self.trace_, self.n_iter_ = centres, fit.trace, len(fit.trace)
             self.labels_ = np.where(zero_rows(X), UNKNOWN, cosine.argmax(axis=1))
             self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
-            self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
             n_filled = len(np.unique(self.labels_[weight > 0]))
             if n_filled < self.n_clusters:
                 warn_caller(
@@ -249,7 +243,7 @@ class SphericalKMeans(RowEstimator, Described, Explorable, ClusterMixin, Transfo
             return self
 
     def _solve(self, rows: WeightedRows, init: Init, seed: int, engine: Engine) -> MixtureFit:
-        """Return the best of several runs."""
+        """Return the run with the highest objective of several starts; given labels or centres are one start."""
         n_init = self.n_init if isinstance(init, str) else 1
 
         def fit(start: int) -> MixtureFit:

@@ -42,7 +42,7 @@ from arbora.infer.mixture.statistics import (
     log_weights,
 )
 
-_CLEAR = 1e-6  # smallest responsibility of a row that is removed from a component
+_MIN_PART = 1e-6  # smallest part of a row in a component that is removed when the row is left out
 
 
 class MultinomialParams(NamedTuple):
@@ -53,22 +53,22 @@ class MultinomialParams(NamedTuple):
 
 
 def relative_scores(params: MultinomialParams) -> LinearScores:
-    """Return the log-joint of rows and components, without the terms that all components share."""
+    """Return scores x.w_k + log(pi_k), where w_k is log(theta_k) minus its mean over the components."""
     centred = params.log_theta - params.log_theta.mean(axis=1, keepdims=True)
     return LinearScores(centred, log_weights(params.weights))
 
 
 def multinomial_update(smoothing: float, params: Any, stats: Stats) -> MultinomialParams:
-    """Return the M-step: smoothed shares of the features."""
+    """Return the M-step: theta_kj = (s_kj + a) / sum_j (s_kj + a), and pi_k = n_k / n."""
     sums = stats.sums + smoothing
     log_theta = np.log(sums, dtype=np.float64) - np.log(sums.sum(axis=0, dtype=np.float64))
     return MultinomialParams(log_theta, stats.counts / stats.counts.sum())
 
 
 def multinomial_extra(smoothing: float, totals: Array, constant: float, params: MultinomialParams) -> float:
-    """Return the terms that all components share, and the log-prior.
+    """Return the terms of the bound without responsibilities: those that all components share, and the log-prior.
 
-    `totals` is the sum of all rows, `constant` the sum of their log-coefficients.
+    `totals` is the weighted sum of all rows, `constant` that of the logarithms of their coefficients.
     """
     n_features, n_components = params.log_theta.shape
     log_volume = gammaln(n_features * (1 + smoothing)) - n_features * gammaln(1 + smoothing)
@@ -77,7 +77,7 @@ def multinomial_extra(smoothing: float, totals: Array, constant: float, params: 
 
 
 def log_coefficients(X: sp.csr_array) -> Array:
-    """Return the logarithms of the multinomial coefficients of the rows."""
+    """Return the log-coefficients of the rows, log Gamma(sum_j x_j + 1) - sum_j log Gamma(x_j + 1)."""
     owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     data = X.data.astype(np.float64)
     length = np.bincount(owner, weights=data, minlength=X.shape[0])
@@ -114,7 +114,7 @@ def left_out_joint(
     log_share = left_out_shares(stats.counts, parts)
     joint += log_share - log_weights(params.weights)
     for k in range(joint.shape[1]):
-        ids = np.flatnonzero(parts[:, k] > _CLEAR)
+        ids = np.flatnonzero(parts[:, k] > _MIN_PART)
         rows, part = X[ids], parts[ids, k]
         length = np.asarray(rows.sum(axis=1)).ravel()
         removed = np.repeat(part, np.diff(rows.indptr)) * rows.data

@@ -7,12 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from arbora import io
 from arbora.datasets import make_vmf_mixture
-from arbora.discover import (
-    BayesianVMFMixture,
-    HierarchicalVMFMixture,
-    TemporalVMFMixture,
-    VMFMixture,
-)
+from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, TemporalVMFMixture, VMFMixture
 from arbora.infer.mixture.loop import blend
 from arbora.infer.mixture.statistics import Stats
 

@@ -33,12 +33,7 @@ from arbora.core.estimator import (
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.core.validation import check_rows, precision_for
-from arbora.discover.mixture.describe import (
-    UNKNOWN,
-    Described,
-    below_quantile,
-    density_quantiles,
-)
+from arbora.discover.mixture.describe import UNKNOWN, Described, below_quantile, density_quantiles
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,

@@ -20,12 +20,7 @@ from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
 from arbora.core.validation import check_not_above, check_not_negative
-from arbora.infer.mixture.statistics import (
-    MAX_RESPONSIBILITIES,
-    WeightedRows,
-    file_chunks,
-    nonzeros_at_once,
-)
+from arbora.infer.mixture.statistics import MAX_RESPONSIBILITIES, WeightedRows, file_chunks, nonzeros_at_once
 
 # --- Rows of unit length in files larger than memory: they are read and scaled one chunk at a time ----------
 #
