@@ -173,17 +173,17 @@ def clusters(method: str, texts: Texts, labels: np.ndarray, seed: int) -> np.nda
 
 
 def measure_classes(name: str, method: str, quick: bool) -> dict[str, Any]:
-    texts, found, started = prepared(name, quick), [], time.perf_counter()
+    texts, results, started = prepared(name, quick), [], time.perf_counter()
     for seed in range(QUICK_RUNS if quick else RUNS):
         labels = np.random.default_rng(seed).permutation(np.arange(len(texts.y)) % K)
         report = clustering_report(texts.y, clusters(method, texts, labels, seed))
-        found.append([*(getattr(report, measure) for measure in MEASURES), report.n_clusters])
-    means, deviation = np.mean(found, axis=0), np.std(found, axis=0)
+        results.append([*(getattr(report, measure) for measure in MEASURES), report.n_clusters])
+    means, deviation = np.mean(results, axis=0), np.std(results, axis=0)
     numbers = dict(zip((*MEASURES, "used"), means.tolist(), strict=True))
     return {
         **numbers,
         "deviation": float(deviation[0]),
-        "seconds": (time.perf_counter() - started) / len(found),
+        "seconds": (time.perf_counter() - started) / len(results),
     }
 
 
@@ -209,12 +209,12 @@ def measure_held_out(name: str, what: str, number: int, quick: bool) -> dict[str
 
 def measure_weights(name: str, weights: str, quick: bool) -> dict[str, Any]:
     texts = prepared(name, quick)
-    X, found = getattr(texts, weights), []
+    X, results = getattr(texts, weights), []
     for seed in range(QUICK_RUNS if quick else RUNS):
         for model in (VMFMixture(30, random_state=seed), KMeans(30, n_init=1, random_state=seed)):
             report = clustering_report(texts.y, model.fit(X).predict(X))
-            found.append([report.nmi, report.adjusted_rand_index])
-    vmf, kmeans = np.mean(found[::2], axis=0), np.mean(found[1::2], axis=0)
+            results.append([report.nmi, report.adjusted_rand_index])
+    vmf, kmeans = np.mean(results[::2], axis=0), np.mean(results[1::2], axis=0)
     return {"vmf_nmi": vmf[0], "vmf_ari": vmf[1], "kmeans_nmi": kmeans[0], "kmeans_ari": kmeans[1]}
 
 
@@ -263,30 +263,30 @@ def measure(key: str, quick: bool) -> dict[str, Any]:
 
 def keys(names: list[str]) -> list[str]:
     """Names of all cells, recoverability first."""
-    found = [f"classes | {name} | {method}" for name in names for method in METHODS]
+    results = [f"classes | {name} | {method}" for name in names for method in METHODS]
     small = [name for name in names if name in SMALL]
-    found += [
+    results += [
         f"held-out | {name} | {method} | {number}"
         for name in small for method in HELD_OUT for number in NUMBERS
     ]  # fmt: skip
-    found += [f"held-out | k9 | {how} | {K}" for how in CONCENTRATIONS if "k9" in names]
-    found += [f"weights | {name} | {w}" for name in names if name in WEIGHTED for w in ("ltc", "tf")]
-    return found + [f"novelty | {name} | {m}" for name in small for m in ("B-vMF", "vMF", "GM")]
+    results += [f"held-out | k9 | {how} | {K}" for how in CONCENTRATIONS if "k9" in names]
+    results += [f"weights | {name} | {w}" for name in names if name in WEIGHTED for w in ("ltc", "tf")]
+    return results + [f"novelty | {name} | {m}" for name in small for m in ("B-vMF", "vMF", "GM")]
 
 
 def cell(cells: Cells, key: str, show: Callable[[dict[str, Any]], str]) -> str:
-    found = cells.kept(key)
-    return show(found) if found is not None and found["status"] == DONE else summary(found)
+    results = cells.kept(key)
+    return show(results) if results is not None and results["status"] == DONE else summary(results)
 
 
 def classes_table(cells: Cells, names: list[str], measure: str) -> Table:
     lines = []
     for name in names:
-        known = SOURCES[name].published
+        published = SOURCES[name].published
         line = [SOURCES[name].title]
         for method in METHODS:
             place = {"nmi": 0, "adjusted_rand_index": 1}.get(measure)
-            beside = f" ({known[method][place]:.3f})" if place is not None and method in known else ""
+            beside = f" ({published[method][place]:.3f})" if place is not None and method in published else ""
             line.append(cell(cells, f"classes | {name} | {method}", lambda f: f"{f[measure]:.3f}") + beside)
         lines.append(line)
     return Table(("set", *METHODS), lines)
@@ -298,9 +298,9 @@ def firsts(cells: Cells, names: list[str]) -> str:
     for group, methods in (("the methods of the thesis", COMPARED), ("all methods here", METHODS)):
         first: Counter[str] = Counter()
         for name in names:
-            found = {m: cells.kept(f"classes | {name} | {m}") or {} for m in methods}
-            if all("nmi" in one for one in found.values()):
-                first[max(methods, key=lambda m: found[m]["nmi"])] += 1
+            results = {m: cells.kept(f"classes | {name} | {m}") or {} for m in methods}
+            if all("nmi" in cell for cell in results.values()):
+                first[max(methods, key=lambda m: results[m]["nmi"])] += 1
         counts = ", ".join(f"{method} {n}" for method, n in first.most_common())
         lines.append(f"among {group}, on {first.total()} data sets: {counts}")
     return f"Highest NMI {'; '.join(lines)}."
@@ -348,20 +348,20 @@ def report(cells: Cells, names: list[str]) -> None:
     )
 
 
-def score(found: dict[str, Any]) -> str:
-    return f"{found['score']:.1f}"
+def score(results: dict[str, Any]) -> str:
+    return f"{results['score']:.1f}"
 
 
-def timed(found: dict[str, Any]) -> str:
-    return f"{found['score']:.1f}, {found['seconds']:.1f} s"
+def timed(results: dict[str, Any]) -> str:
+    return f"{results['score']:.1f}, {results['seconds']:.1f} s"
 
 
-def both_kinds(found: dict[str, Any]) -> str:
-    return f"{found['accuracy']:.3f} ({found['balanced']:.3f})"
+def both_kinds(results: dict[str, Any]) -> str:
+    return f"{results['accuracy']:.3f} ({results['balanced']:.3f})"
 
 
-def four(found: dict[str, Any]) -> str:
-    return " ".join(f"{found[key]:.3f}" for key in ("vmf_nmi", "vmf_ari", "kmeans_nmi", "kmeans_ari"))
+def four(results: dict[str, Any]) -> str:
+    return " ".join(f"{results[key]:.3f}" for key in ("vmf_nmi", "vmf_ari", "kmeans_nmi", "kmeans_ari"))
 
 
 def main() -> None:

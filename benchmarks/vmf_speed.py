@@ -129,8 +129,8 @@ def series(points: list[Point]) -> dict[str, tuple[list[int], list[float]]]:
 
 def slopes(points: list[Point]) -> str:
     """Slopes on logarithmic axes, where 1 is linear."""
-    found = {name: np.polyfit(np.log(x), np.log(y), 1)[0] for name, (x, y) in series(points).items()}
-    text = ", ".join(f"{slope:.2f} in {name}" for name, slope in found.items())
+    results = {name: np.polyfit(np.log(x), np.log(y), 1)[0] for name, (x, y) in series(points).items()}
+    text = ", ".join(f"{slope:.2f} in {name}" for name, slope in results.items())
     return f"Slope on logarithmic axes (1 is linear): {text}."
 
 

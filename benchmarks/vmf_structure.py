@@ -37,7 +37,7 @@ TREES = {
     "h=3, b=5": (5,) * 3,
 }
 RUNS, K = 3, 30  # starts of a cell; clusters over time
-LEAST_PAST = 2  # time points before the first prediction
+MIN_PAST = 2  # time points before the first prediction
 QUICK_ROWS, QUICK_K, QUICK_POINTS = 300, 4, 3
 
 EXPLANATION = f"""\
@@ -79,36 +79,36 @@ SOURCES = {
     "sotu": Source("State of the Union", lambda: texts("sotu"), False, np.arange(1790, 2031, 10)),
 }
 FLAT = {
-    "vMF": lambda k, **more: VMFMixture(k, **more),
-    "B-vMF": lambda k, **more: BayesianVMFMixture(k, concentration="own", **more),
+    "vMF": lambda k, **options: VMFMixture(k, **options),
+    "B-vMF": lambda k, **options: BayesianVMFMixture(k, concentration="own", **options),
 }
 TEMPORAL = {
-    "T-vMF": lambda k, **more: TemporalVMFMixture(k, **more),
-    "T-vMF, evolving": lambda k, **more: TemporalVMFMixture(k, weights="evolving", **more),
+    "T-vMF": lambda k, **options: TemporalVMFMixture(k, **options),
+    "T-vMF, evolving": lambda k, **options: TemporalVMFMixture(k, weights="evolving", **options),
 }
 
 
 def prepared(name: str, cache: Path, quick: bool) -> tuple[sp.csr_matrix, Any]:
     """Weighted rows and times (or None) of a collection, without empty rows; cached."""
-    kept = cache / f"vmf_structure_{name}.npz"
-    if not kept.exists():
+    file = cache / f"vmf_structure_{name}.npz"
+    if not file.exists():
         X, stamps = SOURCES[name].read()
         X = sp.csr_matrix(X)
         filled = np.diff(X.indptr) > 0
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         times = np.array([]) if stamps is None else np.asarray(stamps)[filled]
         part = X[filled]
         np.savez(
-            kept,
+            file,
             data=part.data,
             indices=part.indices,
             indptr=part.indptr,
             shape=part.shape,
             times=times.astype(str),
         )
-    found = np.load(kept)
-    X = sp.csr_matrix((found["data"], found["indices"], found["indptr"]), shape=found["shape"])
-    times = found["times"] if found["times"].size else None
+    arrays = np.load(file)
+    X = sp.csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=arrays["shape"])
+    times = arrays["times"] if arrays["times"].size else None
     if times is not None and not isinstance(SOURCES[name].bins, str):
         times = times.astype(float)
     if quick:
@@ -140,7 +140,7 @@ def measure_time(name: str, method: str, options: argparse.Namespace) -> dict[st
     read = read_times(times, X.shape[0])
     points = points_of(make_timeline(read, SOURCES[name].bins), read)
     seen = np.unique(points)
-    targets = seen[LEAST_PAST:][-QUICK_POINTS:] if options.quick else seen[LEAST_PAST:]
+    targets = seen[MIN_PAST:][-QUICK_POINTS:] if options.quick else seen[MIN_PAST:]
     k, curve, started = QUICK_K if options.quick else K, [], time.perf_counter()
     for point in targets.tolist():
         past, now = np.flatnonzero(points < point), np.flatnonzero(points == point)
@@ -157,26 +157,26 @@ def measure_time(name: str, method: str, options: argparse.Namespace) -> dict[st
 def tree_rows(name: str, cells: Cells) -> list[tuple[Any, ...]]:
     rows = []
     for tree, branching in TREES.items():
-        found = {method: cells.kept(f"tree | {name} | {tree} | {method}") for method in (*FLAT, "H-vMF")}
-        score = {method: cell["score"] for method, cell in found.items() if cell and cell["status"] == DONE}
-        missing = {method: summary(cell) for method, cell in found.items() if method not in score}
-        if len(missing) == len(found):
+        results = {method: cells.kept(f"tree | {name} | {tree} | {method}") for method in (*FLAT, "H-vMF")}
+        score = {method: cell["score"] for method, cell in results.items() if cell and cell["status"] == DONE}
+        missing = {method: summary(cell) for method, cell in results.items() if method not in score}
+        if len(missing) == len(results):
             continue
         gain = score["H-vMF"] - score["B-vMF"] if {"H-vMF", "B-vMF"} <= set(score) else None
-        cells_of = [score.get(method, missing.get(method)) for method in found]
+        cells_of = [score.get(method, missing.get(method)) for method in results]
         shown = [value if isinstance(value, str) else f"{value:,.1f}" for value in cells_of]
         rows.append((SOURCES[name].title, tree, int(np.prod(branching)), *shown, gain))
     return rows
 
 
 def time_row(name: str, cells: Cells) -> tuple[Any, ...] | None:
-    found = {method: cells.kept(f"time | {name} | {method}") for method in (*FLAT, *TEMPORAL)}
-    done = {m: np.array(cell["curve"]) for m, cell in found.items() if cell and cell["status"] == DONE}
+    results = {method: cells.kept(f"time | {name} | {method}") for method in (*FLAT, *TEMPORAL)}
+    done = {m: np.array(cell["curve"]) for m, cell in results.items() if cell and cell["status"] == DONE}
     if "vMF" not in done:
         return None
     gains = [
-        f"{np.mean(done[m][:, 2] - done['vMF'][:, 2]):+.1f}" if m in done else summary(found[m])
-        for m in found
+        f"{np.mean(done[m][:, 2] - done['vMF'][:, 2]):+.1f}" if m in done else summary(results[m])
+        for m in results
     ]
     both = {"B-vMF", "T-vMF"} <= set(done)
     best = float(np.mean(done["T-vMF"][:, 2] > done["B-vMF"][:, 2])) if both else None

@@ -91,8 +91,8 @@ def test_a_new_fit_removes_attributes_of_the_last(X, again):
     model = BayesianVMFMixture(
         "auto", inference="gibbs", sampling={"n_warmup": 2, "n_samples": 4}, random_state=0
     ).fit(X)
-    known = {name for name in vars(model) if name.endswith("_")}
-    assert {"selection_", "responsibilities_", "draws_", "rhat_"} <= known
+    learned = {name for name in vars(model) if name.endswith("_")}
+    assert {"selection_", "responsibilities_", "draws_", "rhat_"} <= learned
     getattr(model.set_params(n_components=2, inference="variational"), again)(X)
     assert not {"selection_", "responsibilities_", "draws_", "rhat_"} & set(vars(model))
 
@@ -117,8 +117,8 @@ def test_split_rows_neither_warns_nor_filters_warnings():
     """Filters are those of the whole process: threads that change and restore them end with those of others."""
     rows, centres = np.repeat(np.eye(3)[:1], 6, axis=0), np.eye(3)[:2]
     with pytest.warns(ConvergenceWarning, match="only 1 of n_clusters=2"):
-        known = SphericalKMeans(2, init=centres).fit(rows)
+        model = SphericalKMeans(2, init=centres).fit(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         labels = split_rows(WeightedRows(sp.csr_array(rows), np.ones(6)), centres, 5)
-    np.testing.assert_array_equal(labels, known.labels_)
+    np.testing.assert_array_equal(labels, model.labels_)

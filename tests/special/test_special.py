@@ -209,34 +209,33 @@ def test_kappa_mle_solves_its_equation_to_machine_precision():
     order, kappa = whole_domain(5_000, seed=6)
     kappa = np.where(np.arange(kappa.size) % 2, kappa, kappa * np.maximum(1.0, order))
     r = bessel_ratio(order, kappa)
-    found = kappa_mle(r[r < 1], 2 * order[r < 1] + 2)
+    estimate = kappa_mle(r[r < 1], 2 * order[r < 1] + 2)
     order, r = (2 * order[r < 1] + 2) / 2 - 1, r[r < 1]
     small = r < 0.5
-    np.testing.assert_allclose(bessel_ratio(order, found)[small], r[small], rtol=2e-15)
+    np.testing.assert_allclose(bessel_ratio(order, estimate)[small], r[small], rtol=2e-15)
     # Below the switch 1 - A is a difference of numbers near 1, so its error is absolute.
-    size = np.where(np.hypot(order, found) < SWITCH, 1.0, 1 - r)
-    assert np.all((np.abs(bessel_ratio_complement(order, found) - (1 - r)) <= 2e-15 * size)[~small])
+    size = np.where(np.hypot(order, estimate) < SWITCH, 1.0, 1 - r)
+    assert np.all((np.abs(bessel_ratio_complement(order, estimate) - (1 - r)) <= 2e-15 * size)[~small])
 
 
 def test_kappa_mle_against_mpmath():
     order, kappa = whole_domain(24, seed=8)
     order = np.ceil(order * 2) / 2
     r = np.clip(bessel_ratio(order, kappa), None, 1 - 2.0**-52)
-    for v, length, found in zip(order, r, kappa_mle(r, 2 * order + 2), strict=True):
-        reference = exact(v, found)
-        step = (
-            mpf(length) - reference.ratio
-        ) / reference.slope  # what one more Newton step, exact, would change
-        assert abs(step) <= 2e-13 * found, (v, length)
+    for v, length, estimate in zip(order, r, kappa_mle(r, 2 * order + 2), strict=True):
+        reference = exact(v, estimate)
+        # What one more exact Newton step would change.
+        step = (mpf(length) - reference.ratio) / reference.slope
+        assert abs(step) <= 2e-13 * estimate, (v, length)
 
 
 def test_kappa_mle_inverts_the_ratio():
     order, kappa = whole_domain(5_000, seed=7)
     ratio, complement = bessel_ratio(order, kappa), bessel_ratio_complement(order, kappa)
     usable = complement > 1e-6  # otherwise r determines kappa to a few digits only
-    found = kappa_mle(ratio[usable], 2 * order[usable] + 2)
+    estimate = kappa_mle(ratio[usable], 2 * order[usable] + 2)
     condition = ratio / (kappa * bessel_ratio_derivative(order, kappa))
-    assert np.all(np.abs(found / kappa[usable] - 1) <= 1e-14 * (1 + condition[usable]))
+    assert np.all(np.abs(estimate / kappa[usable] - 1) <= 1e-14 * (1 + condition[usable]))
 
 
 @pytest.mark.parametrize("n_features", [2, 3, 100, 1_000_000])

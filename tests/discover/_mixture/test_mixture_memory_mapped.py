@@ -71,19 +71,19 @@ def test_rows_in_a_file_equal_rows_in_memory(tmp_path, small_blocks):
     mapped = sp.csr_array(map_rows(X, tmp_path))
     assert is_mapped(mapped)
     assert not is_mapped(X)
-    lazy, known = unit_rows_of_file(mapped), unit_rows(X)
+    lazy, in_memory = unit_rows_of_file(mapped), unit_rows(X)
     assert isinstance(lazy, UnitRows)
     assert len(list(iter_chunks(lazy))) > 3
     assert sum(part.stop - part.start for part, _ in iter_chunks(lazy)) == 300
     ids = np.array([5, 250, 17, 17])
-    for found, expected in [
-        (lazy[40:90], known[40:90]),
-        (lazy[ids], known[ids]),
-        (select_rows(lazy, ids)[1:3], known[ids[1:3]]),
-        (lazy.astype(np.float32)[:9], known[:9].astype(np.float32)),
+    for from_file, expected in [
+        (lazy[40:90], in_memory[40:90]),
+        (lazy[ids], in_memory[ids]),
+        (select_rows(lazy, ids)[1:3], in_memory[ids[1:3]]),
+        (lazy.astype(np.float32)[:9], in_memory[:9].astype(np.float32)),
     ]:
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found.toarray(), expected.toarray())
+        assert from_file.dtype == expected.dtype
+        np.testing.assert_array_equal(from_file.toarray(), expected.toarray())
 
 
 @pytest.mark.filterwarnings(EARLY)
@@ -105,14 +105,14 @@ def test_a_file_gives_the_same_model_as_memory(tmp_path, small_blocks, model):
     X, _ = sparse_rows(240, 60, 7)
     weight = np.random.default_rng(0).integers(0, 3, 240)
     mapped = map_rows(X, tmp_path)
-    known = clone(model).fit(X, sample_weight=weight)
-    found = clone(model).fit(mapped, sample_weight=weight)
-    np.testing.assert_allclose(found.means_, known.means_, atol=1e-9)
-    np.testing.assert_allclose(found.lower_bounds_, known.lower_bounds_, rtol=1e-9)
-    np.testing.assert_allclose(found.density_quantiles_, known.density_quantiles_, rtol=1e-7)
-    np.testing.assert_allclose(found.score_samples(mapped), known.score_samples(X), rtol=1e-9)
-    np.testing.assert_array_equal(found.predict(mapped), known.predict(X))
-    first, second = found.representatives(mapped), known.representatives(X)
+    in_memory = clone(model).fit(X, sample_weight=weight)
+    from_file = clone(model).fit(mapped, sample_weight=weight)
+    np.testing.assert_allclose(from_file.means_, in_memory.means_, atol=1e-9)
+    np.testing.assert_allclose(from_file.lower_bounds_, in_memory.lower_bounds_, rtol=1e-9)
+    np.testing.assert_allclose(from_file.density_quantiles_, in_memory.density_quantiles_, rtol=1e-7)
+    np.testing.assert_allclose(from_file.score_samples(mapped), in_memory.score_samples(X), rtol=1e-9)
+    np.testing.assert_array_equal(from_file.predict(mapped), in_memory.predict(X))
+    first, second = from_file.representatives(mapped), in_memory.representatives(X)
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
@@ -170,9 +170,9 @@ def test_the_memory_estimate_counts_parallel_starts(monkeypatch):
     together, e_step = threading.Barrier(2), mixture.e_step
 
     def meet(*arguments):
-        found = e_step(*arguments)
+        from_file = e_step(*arguments)
         together.wait(timeout=60)
-        return found
+        return from_file
 
     options = {"n_init": 2, "n_jobs": 2, "max_iter": 2, "init": "random", "random_state": 0}
     model = VMFMixture(40, calibration=None, **options).fit(X[:100])

@@ -23,10 +23,10 @@ def data():
 @pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
 def test_the_first_step_with_all_rows_is_the_update_of_a_fit(data, kind):
     model = kind(4, init=data.truth.means, tol=0.0, max_iter=2)  # one update and its bound
-    known, found = clone(model).fit(data.X_train), clone(model).partial_fit(data.X_train)
+    fitted, streamed = clone(model).fit(data.X_train), clone(model).partial_fit(data.X_train)
     for name in ("means_", "concentrations_", "weights_", "density_quantiles_"):
-        np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=1e-9, atol=1e-12)
-    assert found.lower_bounds_[0] == pytest.approx(known.lower_bounds_[0], rel=1e-12)
+        np.testing.assert_allclose(getattr(streamed, name), getattr(fitted, name), rtol=1e-9, atol=1e-12)
+    assert streamed.lower_bounds_[0] == pytest.approx(fitted.lower_bounds_[0], rel=1e-12)
 
 
 def test_step_sizes_satisfy_the_robbins_monro_conditions(data):
@@ -41,9 +41,9 @@ def test_step_sizes_satisfy_the_robbins_monro_conditions(data):
     np.testing.assert_allclose(model.weights_, counts, rtol=1e-9)
     np.testing.assert_allclose(model.means_, (sums / np.linalg.norm(sums, axis=0)).T, rtol=1e-9)
     assert model.seen_weight_ == 500
-    one = Stats(np.ones(1), np.ones((1, 1)))
+    unit = Stats(np.ones(1), np.ones((1, 1)))
     rates = np.array(
-        [blend(Stats(np.zeros(1), np.zeros((1, 1))), one, 1.0, t).counts[0] for t in range(10**4)]
+        [blend(Stats(np.zeros(1), np.zeros((1, 1))), unit, 1.0, t).counts[0] for t in range(10**4)]
     )
     assert rates[0] == 1
     assert rates.sum() > 30  # grows without end

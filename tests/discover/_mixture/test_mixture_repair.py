@@ -26,10 +26,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 ALL = [*FLAT, HierarchicalVMFMixture, SphericalKMeans]
 
 
-def make(kind, n, **more):
+def make(kind, n, **options):
     if kind is HierarchicalVMFMixture:
-        return kind((2, -(-n // 2)), random_state=0, **more)
-    return kind(n, random_state=0, **more)
+        return kind((2, -(-n // 2)), random_state=0, **options)
+    return kind(n, random_state=0, **options)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,10 @@ def test_zero_rows_take_no_part_and_are_unknown(counts, kind):
     X[[3, 17]] = 0.0
     model, without = (make(kind, 3).fit(rows) for rows in (X, np.delete(X, [3, 17], axis=0)))
     assert model.n_zero_rows_ == 2 + int((np.delete(counts, [3, 17], axis=0).sum(axis=1) == 0).sum())
-    known = np.delete(np.arange(len(X)), [3, 17])
+    filled = np.delete(np.arange(len(X)), [3, 17])
     if hasattr(model, "means_"):
         np.testing.assert_allclose(model.means_, without.means_)
-        np.testing.assert_allclose(model.predict_proba(X)[known], without.predict_proba(X[known]))
+        np.testing.assert_allclose(model.predict_proba(X)[filled], without.predict_proba(X[filled]))
         assert np.all(model.is_novel(X)[[3, 17]])
         expected = 0.0 if kind is MultinomialMixture else float(vmf_log_normalizer(0.0, X.shape[1]))
         np.testing.assert_allclose(model.score_samples(X)[[3, 17]], expected)
@@ -63,7 +63,7 @@ def test_zero_rows_take_no_part_and_are_unknown(counts, kind):
         np.testing.assert_allclose(model.predict_proba(X)[3], weights, rtol=1e-9)
     labels = model.predict(X)
     assert [labels[3], labels[17]] == [-1, -1]
-    assert [str(label) for label in labels[known]] == [str(label) for label in without.predict(X[known])]
+    assert [str(label) for label in labels[filled]] == [str(label) for label in without.predict(X[filled])]
     with pytest.raises(ValueError, match="all rows of X are zero"):
         make(kind, 1 if kind is not HierarchicalVMFMixture else 2).fit(np.zeros((5, 4)))
 
@@ -93,10 +93,10 @@ def test_a_pipeline_predicts_texts_without_known_words():
 
 @pytest.mark.parametrize("kind", [*FLAT, HierarchicalVMFMixture])
 def test_components_that_no_data_support_are_dropped(repeated, kind):
-    model, kept = (make(kind, 6, keep_empty=keep).fit(repeated) for keep in (False, True))
+    model, complete = (make(kind, 6, keep_empty=keep).fit(repeated) for keep in (False, True))
     labels = model.predict(repeated)
     assert model.n_components_ == len(np.unique(labels)) == 3
-    assert kept.n_components_ == 6
+    assert complete.n_components_ == 6
     assert model.predict_proba(repeated).shape == (60, 3)
     means = model.means_[-1] if kind is TemporalVMFMixture else model.means_
     if kind is not HierarchicalVMFMixture:
@@ -141,7 +141,7 @@ def test_filling_up_splits_what_is_widest_and_stops_at_single_directions(repeate
 
 
 @pytest.mark.parametrize(
-    ("kept", "names"),
+    ("positions", "names"),
     [
         (range(8), ["0/0/0", "0/0/1", "0/1/0", "0/1/1", "1/0/0", "1/0/1", "1/1/0", "1/1/1"]),
         ([0, 1, 2, 4, 5], ["0/1", "0/0/0", "0/0/1", "1/0", "1/1"]),
@@ -150,18 +150,18 @@ def test_filling_up_splits_what_is_widest_and_stops_at_single_directions(repeate
         ([5], ["0"]),
     ],
 )
-def test_a_pruned_tree_has_no_node_with_a_single_child(kept, names):
-    tree, leaves = pruned_tree(regular_tree((2, 2, 2)), kept)
+def test_a_pruned_tree_has_no_node_with_a_single_child(positions, names):
+    tree, leaves = pruned_tree(regular_tree((2, 2, 2)), positions)
     assert sorted(tree.leaves()) == sorted(names)
-    assert sorted(leaves.tolist()) == list(kept)
+    assert sorted(leaves.tolist()) == list(positions)
     n_children = np.diff(tree.child_indptr)[~tree.is_leaf]
-    assert len(kept) == 1 or n_children.min() >= 2
+    assert len(positions) == 1 or n_children.min() >= 2
 
 
 def test_a_given_tree_and_seeds_are_not_pruned(repeated):
     tree = regular_tree((2, 2))
-    for more in ({"structure": tree}, {"structure": (2, 2), "seeds": {"0/0": [0]}}):
-        model = HierarchicalVMFMixture(random_state=0, **more).fit(repeated)
+    for options in ({"structure": tree}, {"structure": (2, 2), "seeds": {"0/0": [0]}}):
+        model = HierarchicalVMFMixture(random_state=0, **options).fit(repeated)
         assert sorted(model.hierarchy_.leaves()) == sorted(tree.leaves())
 
 

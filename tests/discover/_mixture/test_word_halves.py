@@ -31,7 +31,7 @@ def documents(n_documents, seed, length=40):
     topics = np.random.default_rng(99).dirichlet(np.full(WORDS, 0.05), SUBJECTS)
     subject = rng.integers(SUBJECTS, size=n_documents)
     share = topics[subject] / 3 + 2 / 3 / WORDS
-    return sp.csr_array(np.array([rng.multinomial(length, one) for one in share]), dtype=float), subject
+    return sp.csr_array(np.array([rng.multinomial(length, p) for p in share]), dtype=float), subject
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_the_search_takes_the_smallest_number_on_the_plateau():
         asked.append(k)
         return curve[k] if k <= 24 else 0.5
 
-    found = search_halves(score, 200)
-    assert found.best == 3
+    selection = search_halves(score, 200)
+    assert selection.best == 3
     assert max(asked) == 48  # not risen for two numbers
     assert search_halves(lambda k: -0.1, 50).best == 2
 

@@ -61,13 +61,13 @@ def likelihoods():
 def test_quadrature_equals_adaptive_integration(likelihood):
     q = grid_posterior(likelihood, None)
     for k in range(3):
-        one = likelihood._replace(counts=likelihood.counts[[k]], pulls=likelihood.pulls[[k]])
+        component = likelihood._replace(counts=likelihood.counts[[k]], pulls=likelihood.pulls[[k]])
         centre, sd = q.log_mean[k], np.sqrt(q.log_variance[k])
-        top = one.log_density(np.array([centre]))[0]
+        top = component.log_density(np.array([centre]))[0]
 
-        def mean(function, one=one, top=top, centre=centre, sd=sd):
+        def mean(function, component=component, top=top, centre=centre, sd=sd):
             def integrand(u):
-                return function(u) * np.exp(one.log_density(np.array([u]))[0] - top)
+                return function(u) * np.exp(component.log_density(np.array([u]))[0] - top)
 
             ends = centre - 12 * sd, centre + 12 * sd
             return quad(integrand, *ends, epsabs=0, epsrel=1e-11, limit=200, points=[centre])[0]
@@ -77,9 +77,9 @@ def test_quadrature_equals_adaptive_integration(likelihood):
         assert q.log_mean[k] == pytest.approx(mean(lambda u: u) / size, rel=1e-7)
         normalizer = mean(lambda u: vmf_log_normalizer(np.exp(u), likelihood.n_features)) / size
         assert q.log_normalizer[k] == pytest.approx(normalizer, rel=1e-8)
-        fit = one.counts[0] * q.log_normalizer[k] + one.pulls[0] * q.mean[k]
-        away = (q.log_square[k] - 6.0 * q.log_mean[k] + 9.0) / 1.6
-        assert q.entropy[k] == pytest.approx(np.log(size) + top - fit + away, rel=1e-6, abs=1e-6)
+        fit = component.counts[0] * q.log_normalizer[k] + component.pulls[0] * q.mean[k]
+        square = (q.log_square[k] - 6.0 * q.log_mean[k] + 9.0) / 1.6
+        assert q.entropy[k] == pytest.approx(np.log(size) + top - fit + square, rel=1e-6, abs=1e-6)
 
 
 def test_the_posterior_of_no_rows_is_the_prior():
@@ -240,8 +240,8 @@ def test_the_predictive_density_is_an_average_and_integrates_to_one():
     """On the circle the mean can be integrated out by hand."""
     angle = np.linspace(0, 2 * np.pi, 1441)[:-1]
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    known = point_posterior(np.array([30.0]), 2)
-    density = np.exp(predictive_log_density(circle[:, :1], np.array([5.0]), known, 2))[:, 0]
+    certain = point_posterior(np.array([30.0]), 2)
+    density = np.exp(predictive_log_density(circle[:, :1], np.array([5.0]), certain, 2))[:, 0]
     weight = np.exp(vmf_logpdf(circle, np.array([1.0, 0.0]), 5.0)) * 2 * np.pi / 1440
     by_hand = np.exp(vmf_logpdf(circle, circle[::90], 30.0))  # rows: mean directions, columns: where
     np.testing.assert_allclose(density[::90], weight @ by_hand, rtol=1e-9)
@@ -255,10 +255,10 @@ def test_a_certain_prior_gives_the_mixture_without_one(data):
     start = data.truth.means
     prior = {"alpha": 1.0, "concentration": 0.0, "log_mean": np.log(20.0), "log_variance": 1e-6}
     ours = BayesianVMFMixture(3, init=start, prior=prior, random_state=0).fit(X)
-    known = VMFMixture(3, init=start, random_state=0).fit(X)
+    plain = VMFMixture(3, init=start, random_state=0).fit(X)
     np.testing.assert_allclose(ours.concentrations_, 20.0, rtol=0.05)
-    np.testing.assert_allclose(ours.means_, known.means_, atol=0.05)
-    np.testing.assert_allclose(ours.weights_, known.weights_, atol=0.05)
+    np.testing.assert_allclose(ours.means_, plain.means_, atol=0.05)
+    np.testing.assert_allclose(ours.weights_, plain.weights_, atol=0.05)
 
 
 @pytest.mark.parametrize("posterior", ["grid", "bound", "sample"])

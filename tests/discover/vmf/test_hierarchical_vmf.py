@@ -35,7 +35,7 @@ def data():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    ("structure", "more"),
+    ("structure", "options"),
     [
         ((2, 3), {}),
         (UNEVEN, {"prior": {"concentration": np.inf}}),
@@ -45,20 +45,20 @@ def data():
     ],
     ids=["regular", "known root", "bound", "shared", "shared leaves only"],
 )
-def test_the_bound_never_falls(data, structure, more):
+def test_the_bound_never_falls(data, structure, options):
     seeds = {"a" if structure is UNEVEN else "0": [0, 1]}
     exact = {**EXACT, "tol": 5e-7, "max_iter": 8}
-    model = HierarchicalVMFMixture(structure, seeds=seeds, **exact, **more).fit(data.X_train)
+    model = HierarchicalVMFMixture(structure, seeds=seeds, **exact, **options).fit(data.X_train)
     bounds = model.lower_bounds_
     assert len(bounds) > 3
     assert np.all(np.diff(bounds) >= -1e-10 * np.abs(bounds[:-1]))
 
 
 @pytest.mark.parametrize("concentration", ["own", "shared"])
-@pytest.mark.parametrize("given", [{}, {"log_mean": 5.0, "log_variance": 0.2}], ids=str)
-def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, given, concentration):
+@pytest.mark.parametrize("kappa", [{}, {"log_mean": 5.0, "log_variance": 0.2}], ids=str)
+def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, kappa, concentration):
     prior, options = (
-        {"alpha": 0.7, "direction": np.ones(8), **given},
+        {"alpha": 0.7, "direction": np.ones(8), **kappa},
         {"concentration": concentration, **EXACT},
     )
     root = {**prior, "concentration": np.inf, "node_concentration": 3.0}
@@ -80,11 +80,11 @@ def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, given, conc
 def test_a_tree_of_one_node_is_one_component(data):
     prior = {"direction": np.eye(8)[0], "concentration": 2.0, "log_mean": 5.0, "log_variance": 0.2}
     tree = Hierarchy.from_edges([], nodes=["all"])
-    one = HierarchicalVMFMixture(tree, prior=prior, **EXACT).fit(data.X_train)
+    tree_model = HierarchicalVMFMixture(tree, prior=prior, **EXACT).fit(data.X_train)
     flat = BayesianVMFMixture(1, prior=prior, **OWN, **EXACT).fit(data.X_train)
-    np.testing.assert_allclose(one.means_, flat.means_, atol=1e-6)
-    np.testing.assert_allclose(one.score(data.X_train), flat.score(data.X_train), rtol=1e-6)
-    assert set(one.predict(data.X_train)) == {"all"}
+    np.testing.assert_allclose(tree_model.means_, flat.means_, atol=1e-6)
+    np.testing.assert_allclose(tree_model.score(data.X_train), flat.score(data.X_train), rtol=1e-6)
+    assert set(tree_model.predict(data.X_train)) == {"all"}
 
 
 def test_updates_maximise_the_bound():
@@ -136,17 +136,17 @@ def test_the_bound_has_all_constants():
     nodes = q.nodes._replace(directions=mu, mean_concentrations=np.full(3, 50.0))
     length = bessel_ratio(1.0, 50.0)
     entropy = -3 * (vmf_log_normalizer(50.0, 4) + 50.0 * length)
-    known = vmf_log_normalizer(3.0, 4) + 3.0 * length * mu[0, 0]
-    known += 2 * vmf_log_normalizer(2.0, 4) + 2.0 * length**2 * (mu[1] + mu[2]) @ mu[0]
+    by_hand = vmf_log_normalizer(3.0, 4) + 3.0 * length * mu[0, 0]
+    by_hand += 2 * vmf_log_normalizer(2.0, 4) + 2.0 * length**2 * (mu[1] + mu[2]) @ mu[0]
     divergence = 2 * 0.5 * np.log(2 * np.pi)  # of two leaves with log(kappa) = 0 and no entropy
-    found = tree_extra(arrays, model._inference("node_concentration"), q._replace(nodes=nodes))
-    assert found == pytest.approx(known + entropy - divergence, rel=1e-10)
+    value = tree_extra(arrays, model._inference("node_concentration"), q._replace(nodes=nodes))
+    assert value == pytest.approx(by_hand + entropy - divergence, rel=1e-10)
 
 
 def test_the_tree_is_recovered(data):
     model = HierarchicalVMFMixture((2, 3), n_init=2, random_state=0).fit(data.X_train)
-    found = model.predict(data.X_train)
-    assert adjusted_rand_score(data.y_train, found) > 0.95
+    leaves = model.predict(data.X_train)
+    assert adjusted_rand_score(data.y_train, leaves) > 0.95
     above = [path[1] for path in model.predict_path(data.X_train)]
     assert adjusted_rand_score([name[0] for name in data.y_train], above) > 0.95
     leaf = {name: data.truth.means[data.hierarchy.id_of(name)] for name in data.hierarchy.leaves()}
@@ -163,8 +163,8 @@ def test_similar_clusters_are_arranged_under_one_node():
     order = rng.permutation(6)
     items = sample_vmf(centres[order], 200.0, random_state=rng)
     seeds = Seeds(np.array([tree.id_of(4)]), items[[4]])  # cluster 4 stays in leaf 4, which is under b
-    for given, pinned in ((Seeds(np.empty(0, int), np.empty((0, 6))), False), (seeds, True)):
-        clusters = arrange(tree, items, given, np.random.default_rng(3))
+    for pins, pinned in ((Seeds(np.empty(0, int), np.empty((0, 6))), False), (seeds, True)):
+        clusters = arrange(tree, items, pins, np.random.default_rng(3))
         assert sorted(clusters) == list(range(6))
         place = dict(zip(tree.leaf_ids.tolist(), clusters, strict=True))
         if pinned:

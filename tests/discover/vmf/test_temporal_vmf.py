@@ -51,7 +51,7 @@ def fitted(data, times):
 
 @pytest.mark.filterwarnings(EARLY)
 @pytest.mark.parametrize(
-    "more",
+    "options",
     [
         {},
         {"weights": "evolving"},
@@ -60,8 +60,8 @@ def fitted(data, times):
     ],
     ids=str,
 )
-def test_the_bound_never_falls(data, times, more):
-    model = TemporalVMFMixture(3, **{**EXACT, "max_iter": 8}, **more).fit(data.X_train, times)
+def test_the_bound_never_falls(data, times, options):
+    model = TemporalVMFMixture(3, **{**EXACT, "max_iter": 8}, **options).fit(data.X_train, times)
     bounds = model.lower_bounds_
     assert len(bounds) > 3
     assert np.all(np.diff(bounds) >= -1e-10 * np.abs(bounds[:-1]))
@@ -70,19 +70,19 @@ def test_the_bound_never_falls(data, times, more):
 @pytest.mark.filterwarnings(EARLY)
 def test_one_point_of_time_is_the_bayesian_mixture(data):
     make = {**EXACT, "tol": 1e-12, "prior": {"alpha": 1.0}}
-    one = TemporalVMFMixture(3, **make).fit(data.X_train, np.full(400, 1999))
+    timed = TemporalVMFMixture(3, **make).fit(data.X_train, np.full(400, 1999))
     flat = BayesianVMFMixture(3, concentration="own", **make).fit(data.X_train)
-    np.testing.assert_allclose(one.lower_bounds_[-1], flat.lower_bounds_[-1], rtol=1e-8)
-    np.testing.assert_allclose(one.means_[0], flat.means_, atol=1e-5)
-    np.testing.assert_allclose(one.concentrations_, flat.concentrations_, rtol=1e-4)
-    np.testing.assert_allclose(one.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-4)
-    np.testing.assert_array_equal(one.predict(data.X_train), flat.predict(data.X_train))
+    np.testing.assert_allclose(timed.lower_bounds_[-1], flat.lower_bounds_[-1], rtol=1e-8)
+    np.testing.assert_allclose(timed.means_[0], flat.means_, atol=1e-5)
+    np.testing.assert_allclose(timed.concentrations_, flat.concentrations_, rtol=1e-4)
+    np.testing.assert_allclose(timed.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-4)
+    np.testing.assert_array_equal(timed.predict(data.X_train), flat.predict(data.X_train))
     n_features, criterion = (
         data.X_train.shape[1],
         flat.aic(data.X_train) + 2 * flat.score_samples(data.X_train).sum(),
     )
     assert criterion == pytest.approx(2 * (3 * (n_features - 1) + 3 + 2))
-    assert one.aic(data.X_train) + 2 * one.score_samples(data.X_train).sum() == pytest.approx(criterion)
+    assert timed.aic(data.X_train) + 2 * timed.score_samples(data.X_train).sum() == pytest.approx(criterion)
 
 
 def test_the_truth_is_recovered(data, times, fitted):
@@ -109,10 +109,10 @@ def test_the_next_time_is_predicted():
 
 
 def test_times_without_rows_interpolate_the_means(data, times):
-    kept = (times != 2) & (times != 3)
+    seen = (times != 2) & (times != 3)
     edges = np.arange(-1, 8)  # the first and the last have no rows either
     model = TemporalVMFMixture(3, bins=edges, prior={"persistence": 0.9}, random_state=0).fit(
-        data.X_train[kept], times[kept]
+        data.X_train[seen], times[seen]
     )
     assert model.means_.shape[0] == 8
     np.testing.assert_allclose(model.counts_.sum(axis=1)[[0, 3, 4, 7]], 0)
@@ -200,8 +200,8 @@ def test_linear_response_is_the_covariance_of_a_gaussian_chain(fitted):
         off = np.arange(len(matrix) - 1)
         matrix[off, off + 1] = matrix[off + 1, off] = -q.transition
         variance = (1 - lengths[:, k] ** 2) * np.diag(matrix) * np.diag(np.linalg.inv(matrix))
-        found = bessel_ratio(3.0, marginal_concentrations(q)[:, k])
-        np.testing.assert_allclose(found, np.sqrt(1 - variance), rtol=1e-8)
+        lengths_of_chain = bessel_ratio(3.0, marginal_concentrations(q)[:, k])
+        np.testing.assert_allclose(lengths_of_chain, np.sqrt(1 - variance), rtol=1e-8)
 
 
 def test_the_gradient_of_the_walk_is_exact_and_updates_raise_its_bound():
@@ -229,15 +229,15 @@ def test_the_divergence_of_the_walk_is_that_of_normal_distributions():
     """A walk whose factors are its prior at the first time: the divergence is that of normal laws."""
     walk = WeightWalk(np.zeros((1, 3)), np.full((1, 3), 0.7), 0.7, 1.0)
     assert walk_extra(walk) == pytest.approx(0.0, abs=1e-12)
-    away = walk._replace(mean=np.array([[1.0, 0.0, 0.0]]))
-    assert walk_extra(away) == pytest.approx(-1 / 1.4)
+    shifted = walk._replace(mean=np.array([[1.0, 0.0, 0.0]]))
+    assert walk_extra(shifted) == pytest.approx(-1 / 1.4)
 
 
 def test_evolving_weights_follow_the_shares(data, times):
     share = np.where(times[:, None] < 3, [0.8, 0.1, 0.1], [0.1, 0.1, 0.8])
-    kept = np.random.default_rng(0).random(400) < share[np.arange(400), data.truth.components]
+    drawn = np.random.default_rng(0).random(400) < share[np.arange(400), data.truth.components]
     model = TemporalVMFMixture(3, weights="evolving", prior={"persistence": 0.9}, random_state=0)
-    model.fit(data.X_train[kept], times[kept])
+    model.fit(data.X_train[drawn], times[drawn])
     early, late = model.time_weights_[0].argmax(), model.time_weights_[-1].argmax()
     assert early != late
     assert model.time_weights_[0, early] > 0.5 < model.time_weights_[-1, late]
@@ -249,7 +249,7 @@ def test_evolving_weights_follow_the_shares(data, times):
 
 
 @pytest.mark.parametrize(
-    ("given", "bins", "points"),
+    ("values", "bins", "points"),
     [
         ([3, 1, 3, 9], None, [1, 0, 1, 2]),
         ([0.0, 1.0, 5.0, 10.0], 5, [0, 0, 2, 4]),
@@ -272,8 +272,8 @@ def test_evolving_weights_follow_the_shares(data, times):
     ],
     ids=str,
 )
-def test_times_of_all_kinds(given, bins, points):
-    times = read_times(given, 4)
+def test_times_of_all_kinds(values, bins, points):
+    times = read_times(values, 4)
     timeline = make_timeline(times, bins)
     np.testing.assert_array_equal(points_of(timeline, times), points)
     assert np.all(timeline.starts[1:] > timeline.starts[:-1])

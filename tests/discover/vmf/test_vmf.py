@@ -93,11 +93,11 @@ def test_a_rotation_rotates_the_means_and_nothing_else(data, kind):
     turn = special_ortho_group.rvs(4, random_state=0)
     labels = np.arange(240) % 3
     options = FEW_STEPS if kind in BAYESIAN else EXACT
-    one = kind(3, init=labels, **options).fit(data.X_train)
+    model = kind(3, init=labels, **options).fit(data.X_train)
     other = kind(3, init=labels, **options).fit(data.X_train @ turn.T)
-    np.testing.assert_allclose(one.means_ @ turn.T, other.means_, atol=1e-6)
-    np.testing.assert_allclose(one.concentrations_, other.concentrations_, rtol=1e-6)
-    np.testing.assert_allclose(one.lower_bounds_[-1], other.lower_bounds_[-1], rtol=1e-10)
+    np.testing.assert_allclose(model.means_ @ turn.T, other.means_, atol=1e-6)
+    np.testing.assert_allclose(model.concentrations_, other.concentrations_, rtol=1e-6)
+    np.testing.assert_allclose(model.lower_bounds_[-1], other.lower_bounds_[-1], rtol=1e-10)
 
 
 @pytest.mark.filterwarnings(EARLY)
@@ -120,9 +120,9 @@ def test_a_weight_of_two_is_a_row_twice_and_one_of_zero_none(data, kind):
 
 def test_only_directions_matter(data):
     scale = np.exp(np.random.default_rng(0).uniform(-200, 200, (240, 1)))
-    one = VMFMixture(3, random_state=0).fit(data.X_train)
+    model = VMFMixture(3, random_state=0).fit(data.X_train)
     other = VMFMixture(3, random_state=0).fit(data.X_train * scale)
-    np.testing.assert_allclose(one.means_, other.means_, atol=1e-4)
+    np.testing.assert_allclose(model.means_, other.means_, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_very_many_dimensions(kind, n_features):
 
 def test_the_truth_is_found(data, fitted):
     assert adjusted_rand_score(data.truth.components, fitted.predict(data.X_train)) > 0.8
-    own = VMFMixture(3, concentration="own", n_init=3, random_state=0).fit(data.X_train)
-    order = [int(np.argmax(own.means_ @ mean)) for mean in data.truth.means]
-    assert np.min(np.sum(own.means_[order] * data.truth.means, axis=1)) > 0.98
-    np.testing.assert_allclose(own.concentrations_[order], data.truth.concentrations, rtol=0.4)
-    np.testing.assert_allclose(own.weights_[order], data.truth.weights, atol=0.1)
+    separate = VMFMixture(3, concentration="own", n_init=3, random_state=0).fit(data.X_train)
+    order = [int(np.argmax(separate.means_ @ mean)) for mean in data.truth.means]
+    assert np.min(np.sum(separate.means_[order] * data.truth.means, axis=1)) > 0.98
+    np.testing.assert_allclose(separate.concentrations_[order], data.truth.concentrations, rtol=0.4)
+    np.testing.assert_allclose(separate.weights_[order], data.truth.weights, atol=0.1)
 
 
 def test_single_precision_and_mini_batches_agree_with_the_exact_fit(data):

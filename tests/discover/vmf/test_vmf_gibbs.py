@@ -83,11 +83,11 @@ def test_chains_start_at_their_own_states_in_any_thread_order():
             return [function(item) for item in reversed(list(items))][::-1]
 
     sampler = CollapsedVMF(PRIOR, 3, 30)
-    one, other = (
+    forward, other = (
         sample_posterior(sampler, X, states, ChainSchedule(2, 4), 0, engine)
         for engine in (SerialEngine(), Backwards())
     )
-    np.testing.assert_array_equal(one.draws["log_joint"], other.draws["log_joint"])
+    np.testing.assert_array_equal(forward.draws["log_joint"], other.draws["log_joint"])
 
 
 @pytest.fixture(scope="module")

@@ -62,16 +62,16 @@ def test_any_number_of_shards_gives_the_same_bits_and_the_model_of_threads(make,
     weight = np.random.default_rng(0).integers(0, 3, size=len(X)).astype(float)
     here = make().fit(X, sample_weight=weight)
     counts = (1, 3) if here.get_params().get("n_components") == "auto" else (1, 2, 3, 7)
-    found = [in_shards(monkeypatch, make(), n, X, sample_weight=weight) for n in counts]
-    for model in found[1:]:
-        np.testing.assert_array_equal(model.lower_bounds_, found[0].lower_bounds_)
-        np.testing.assert_array_equal(model.weights_, found[0].weights_)
+    models = [in_shards(monkeypatch, make(), n, X, sample_weight=weight) for n in counts]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.lower_bounds_, models[0].lower_bounds_)
+        np.testing.assert_array_equal(model.weights_, models[0].weights_)
         for name in {"means_", "log_probabilities_"} & set(vars(model)):
-            np.testing.assert_array_equal(getattr(model, name), getattr(found[0], name))
+            np.testing.assert_array_equal(getattr(model, name), getattr(models[0], name))
     # Two starts may end at the same optimum: which of them is the better one is rounding, and so is the order.
-    np.testing.assert_allclose(np.sort(found[0].weights_), np.sort(here.weights_), atol=1e-4)
-    assert found[0].lower_bounds_[-1] == pytest.approx(here.lower_bounds_[-1], rel=1e-5)
-    assert adjusted_rand_score(found[0].predict(X), here.predict(X)) > 0.99
+    np.testing.assert_allclose(np.sort(models[0].weights_), np.sort(here.weights_), atol=1e-4)
+    assert models[0].lower_bounds_[-1] == pytest.approx(here.lower_bounds_[-1], rel=1e-5)
+    assert adjusted_rand_score(models[0].predict(X), here.predict(X)) > 0.99
 
 
 def test_statistics_of_shards_are_those_of_all_rows():
@@ -123,7 +123,7 @@ def test_rows_weights_and_settings_identify_a_run(X):
         rows._replace(X=sp.csr_array(X[::-1])),
         WeightedRows(rows.X[:-1], rows.weight[:-1]),
     ]
-    assert len({fingerprint_rows(one) for one in (rows, *others)}) == 4
+    assert len({fingerprint_rows(each) for each in (rows, *others)}) == 4
 
 
 def test_options_that_need_all_rows_in_one_process_are_refused(X):
