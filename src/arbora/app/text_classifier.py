@@ -117,6 +117,9 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
     {0: ['bad', 'dull'], 1: ['fine', 'good']}
     """
 
+    _kind = "text classifier"
+    _command = "arbora classify train"
+
     def __init__(
         self,
         structure: Any = None,
@@ -139,9 +142,6 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    _kind = "text classifier"
-    _command = "arbora classify train"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -178,10 +178,9 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
         trained = time.perf_counter()
         names = feature_names(documents, rows.vectorizer, estimator.n_features_in_)
         typical = typical_words_of_labels(Subject(estimator, rows.X, documents, names, rows.vectorizer), y)
-        self.choice_, self.vectorizer_, self.estimator_ = rows.choice, rows.vectorizer, estimator
-        self.feature_names_ = names if documents.texts is None else None
-        self.typical_ = typical
         spent = {"model": trained - start, "words": time.perf_counter() - trained}
+        self.choice_, self.vectorizer_, self.estimator_ = rows.choice, rows.vectorizer, estimator
+        self.typical_, self.feature_names_ = typical, names if documents.texts is None else None
         self.seconds_ = {**rows.seconds, **spent}
         if self.verbose > 1 and self.choice_:
             print(self.choice_text())

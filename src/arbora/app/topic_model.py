@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora import discover
 from arbora.app.answers import known_rows, leaf_probabilities, topics_of_rows
 from arbora.app.contents.nodes import About, Subject
-from arbora.app.contents.topics import topic_words, topics_content, without_empty
+from arbora.app.contents.topics import require_words, topic_words, topics_content, without_empty
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents import Documents, as_documents, as_times
 from arbora.app.folder import Content
@@ -159,48 +159,43 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         if self.over_time is not None and stamps is None:
             raise ValueError("topics over time need the times of the texts: fit(texts, times=...)")
         start = time.perf_counter()
-        by_name = not isinstance(self.features, TextOptions | LtcVectorizer)
-        features = TextOptions(str(self.features)) if by_name else self.features
-        vectorizer, X = fit_rows(documents, features, verbose=self.verbose)
-        has_words = known_rows(X)
-        if not has_words.any():
-            raise ValueError(
-                f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
-            )
+        vectorizer, X = fit_rows(documents, self._text_features(), verbose=self.verbose)
+        has_words = require_words(documents, X)
         rows_made = time.perf_counter()
-        curve = None
+        curve = self._fit_topics(estimator, X, stamps)
+        labels = topics_of_rows(estimator, X, stamps)
+        topics_found = time.perf_counter()
+        names = feature_names(documents, vectorizer, X.shape[1])
+        members = typical_members(X, labels, np.array([leaf.mean for leaf in leaves_of(estimator)]))
+        least = 2 if len(labels) >= _MANY_TEXTS else 1
+        forms = group_forms(forms_of(documents.texts, X, names, vectorizer), members, min_documents=least)
+        spent = np.diff([start, rows_made, topics_found, time.perf_counter()]).tolist()
+        self.vectorizer_, self.estimator_, self.forms_ = vectorizer, estimator, forms
+        self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~has_words).sum()), curve
+        self.feature_names_ = None if documents.texts is not None else names
+        self.seconds_ = dict(zip(("features", "topics", "words"), spent, strict=True))
+        self.edits_: list[Merge | Split] = []
+        self.edit_forms_: list[tuple[sp.csr_array, Array]] = []
+        self.names_: dict[int, str] = {}
+        return self
+
+    def _text_features(self) -> TextOptions | LtcVectorizer:
+        if isinstance(self.features, TextOptions | LtcVectorizer):
+            return self.features
+        return TextOptions(str(self.features))
+
+    def _fit_topics(self, estimator: Any, X: Any, stamps: Matrix | None) -> dict[str, Any] | None:
+        """Fit the model of rows; return how the number of topics was chosen, if it was."""
         if isinstance(estimator, discover.SphericalKMeans) and self.n_topics == AUTO:
             mixture = self._flat_mixture(AUTO, init="annealed").fit(X)
-            curve = choice_curve(mixture)
-            estimator.set_params(n_clusters=mixture.n_components_)
+            estimator.set_params(n_clusters=mixture.n_components_).fit(X)
+            return choice_curve(mixture)
         if stamps is None:
             estimator.fit(X)
         else:
             bins = None if self.over_time is True else self.over_time
             estimator.set_params(bins=choose_bins(stamps, bins)).fit(X, stamps)
-        if isinstance(self.n_topics, str) and curve is None:
-            curve = choice_curve(estimator)
-        topics_found = time.perf_counter()
-        labels = topics_of_rows(estimator, X, stamps)
-        names = feature_names(documents, vectorizer, X.shape[1])
-        means = np.array([leaf.mean for leaf in leaves_of(estimator)])
-        forms = group_forms(
-            forms_of(documents.texts, X, names, vectorizer),
-            typical_members(X, labels, means),
-            min_documents=2 if len(labels) >= _MANY_TEXTS else 1,
-        )
-        self.vectorizer_, self.estimator_, self.forms_ = vectorizer, estimator, forms
-        self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~has_words).sum()), curve
-        self.feature_names_ = None if documents.texts is not None else names
-        self.edits_: list[Merge | Split] = []
-        self.edit_forms_: list[tuple[sp.csr_array, Array]] = []
-        self.names_: dict[int, str] = {}
-        self.seconds_ = {
-            "features": rows_made - start,
-            "topics": topics_found - rows_made,
-            "words": time.perf_counter() - topics_found,
-        }
-        return self
+        return choice_curve(estimator) if isinstance(self.n_topics, str) else None
 
     def _stamps(self, times: Any) -> Matrix | None:
         if times is not None and self.over_time is None:

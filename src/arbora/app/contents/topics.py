@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import (
@@ -170,16 +171,22 @@ class Topics(NamedTuple):
     leaves: Ints
 
 
-def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
-    """Leave out documents with no known words; return the others, their rows, and notices that name some of them."""
+def require_words(documents: Documents, X: Any) -> NDArray[np.bool_]:
+    """Return which documents have known words; none is an error."""
     has_words = known_rows(X)
-    n_empty = int((~has_words).sum())
-    if not n_empty:
-        return documents, X, []
-    if n_empty == len(has_words):
+    if not has_words.any():
         raise ValueError(
             f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
         )
+    return has_words
+
+
+def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
+    """Leave out documents with no known words; return the others, their rows, and notices that name some of them."""
+    if known_rows(X).all():
+        return documents, X, []
+    has_words = require_words(documents, X)
+    n_empty = int((~has_words).sum())
     names = ", ".join(documents.ids[row] for row in np.flatnonzero(~has_words)[:_NAMED].tolist())
     names += ", ..." if n_empty > _NAMED else ""
     what, are = ("document", "is") if n_empty == 1 else ("documents", "are")
