@@ -30,7 +30,7 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify.probabilities import fit_softmax_scale
+from arbora.classify.decisions import fit_softmax_scale
 from arbora.classify.recursive.coupling import fading
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Targets

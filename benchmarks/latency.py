@@ -26,8 +26,8 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
+from arbora.classify.decisions import Calibration
 from arbora.classify.linear import LinearModel
-from arbora.classify.probabilities import Calibration
 from arbora.classify.top_down import best_leaves
 from arbora.core.engine import SerialEngine
 from arbora.datasets import load, make_hierarchical_text

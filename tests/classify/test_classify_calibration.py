@@ -13,17 +13,17 @@ from arbora.classify import (
     OneVsRestSVC,
     TopDownSVC,
 )
-from arbora.classify.decisions import held_out_splits
-from arbora.classify.estimator import Decisions
-from arbora.classify.probabilities import (
+from arbora.classify.decisions import (
     Calibration,
     class_probabilities,
     fit_normalized_sigmoid,
     fit_scale,
     fit_sigmoid,
     fit_softmax_scale,
+    held_out_splits,
     smoothed_targets,
 )
+from arbora.classify.estimator import Decisions
 from arbora.classify.top_down import mark_nodes, train_choices
 from arbora.classify.training import Options, Training, check_training
 from arbora.engine import ThreadEngine

@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify import linear as _linear
 from arbora.classify.estimator import Decisions, build_routes, node_probabilities
-from arbora.classify.probabilities import NestedLogit
+from arbora.classify.nested import NestedLogit
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

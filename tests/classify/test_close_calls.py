@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from scipy.special import softmax
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify.decisions import CLOSE, settle_close_calls
-from arbora.classify.probabilities import Calibration, class_log_odds
+from arbora.classify.decisions import CLOSE, Calibration, class_log_odds, settle_close_calls
 from arbora.structure import Hierarchy, LabelGraph
 
 TREE = Hierarchy.from_paths(["a/1", "a/2", "a/3", "b/1/x", "b/1/y", "b/2", "c"])

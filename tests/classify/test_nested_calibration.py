@@ -6,7 +6,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import log_softmax, logsumexp
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, RecursiveSVC
-from arbora.classify.probabilities import NestedLogit
+from arbora.classify.nested import NestedLogit
 from arbora.io import load, save
 from arbora.structure import Hierarchy
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from arbora.classify.decisions import Calibration
 from arbora.classify.estimator import Decisions
 from arbora.classify.linear import LinearModel
-from arbora.classify.probabilities import Calibration
 from arbora.classify.top_down import best_leaves
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine

@@ -23,8 +23,8 @@ import scipy.sparse as sp
 from scipy.special import entr, log_expit
 
 from arbora.arrays import Ints, Matrix
+from arbora.classify.decisions import fit_sigmoid
 from arbora.classify.linear import linear_scores, train_one_vs_rest
-from arbora.classify.probabilities import fit_sigmoid
 from arbora.classify.training import Training
 from arbora.core.engine import Engine
 from arbora.core.folds import random_splits

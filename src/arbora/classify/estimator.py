@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.classify.decisions import LearnedDecisions
+from arbora.classify.decisions import Calibration, LearnedDecisions, class_probabilities
 from arbora.classify.linear import LinearModel, PartsModel, by_chunks, linear_scores
-from arbora.classify.probabilities import Calibration, NestedLogit, class_probabilities
+from arbora.classify.nested import NestedLogit
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, Threshold, ZeroThreshold, top_columns
 from arbora.classify.training import SETS, Targets, decode_sets, is_multilabel
 from arbora.core.estimator import Explorable, RowEstimator

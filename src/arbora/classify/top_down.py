@@ -23,7 +23,16 @@ from sklearn.utils._param_validation import StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.cost_choice import choose_cost
-from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
+from arbora.classify.decisions import (
+    Calibration,
+    HeldOut,
+    Score,
+    fit_scale,
+    fit_sigmoid,
+    held_out_scores,
+    smoothed_targets,
+    stacked,
+)
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     LINEAR_CONSTRAINTS,
@@ -33,8 +42,14 @@ from arbora.classify.estimator import (
     one_column,
 )
 from arbora.classify.linear import LinearModel, Trained, by_chunks, linear_scores, train_one_vs_rest
-from arbora.classify.probabilities import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
-from arbora.classify.training import Training, as_csr, check_training, drop_weightless_rows, is_multilabel
+from arbora.classify.training import (
+    Training,
+    as_csr,
+    check_training,
+    drop_weightless_rows,
+    is_multilabel,
+    n_effective,
+)
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing

@@ -405,6 +405,19 @@ def drop_weightless_rows(training: Training) -> Training:
     return training if counts.all() else training.with_rows(np.flatnonzero(counts))
 
 
+def n_effective(weight: Matrix) -> float:
+    """Effective number of rows: the square of the sum of the weights over the sum of their squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> n_effective(np.array([2.0, 2.0, 0.0])), n_effective(np.array([1.0, 3.0])), n_effective(np.zeros(2))
+    (2.0, 1.6, 0.0)
+    """
+    total = float(weight.sum())
+    return total**2 / float((weight**2).sum()) if total > 0 else 0.0
+
+
 def refuse_label_sets(name: str, targets: Targets) -> None:
     """Refuse several labels per row, for an estimator (`name`) that predicts exactly one class."""
     if targets.multilabel:

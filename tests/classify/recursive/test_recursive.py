@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveSVC
 from arbora.classify import decisions as held_out
-from arbora.classify.probabilities import Calibration
+from arbora.classify.decisions import Calibration
 from arbora.classify.recursive import estimators as recursive_classifier
 from arbora.classify.recursive import training as _memory
 from arbora.classify.recursive.coupling import couple

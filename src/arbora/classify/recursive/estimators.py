@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.arrays import Matrix
 from arbora.classify.cost_choice import choose_cost
-from arbora.classify.decisions import learn_decisions, settle_close_calls
+from arbora.classify.decisions import Calibration, learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
@@ -22,7 +22,6 @@ from arbora.classify.estimator import (
     one_column,
 )
 from arbora.classify.linear import LinearModel, PartsModel, full_weights, warn_open_gap
-from arbora.classify.probabilities import Calibration
 from arbora.classify.recursive.coupling import Coupling, couple, node_weights, read_coupling
 from arbora.classify.recursive.partial_fit import (
     encode_more,
