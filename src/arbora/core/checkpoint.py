@@ -27,6 +27,7 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy import sparse
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.estimator import warn_caller
 from arbora.core.files import (
@@ -123,7 +124,7 @@ def _feed_sequence(hasher: Hasher, kind: str, members: Iterable[Any]) -> None:
         _feed(hasher, member)
 
 
-def _feed_array(hasher: Hasher, array: np.ndarray[Any, Any]) -> None:
+def _feed_array(hasher: Hasher, array: Matrix) -> None:
     if array.dtype.hasobject:
         _tag(hasher, "object array", repr(array.shape).encode())
         _feed_sequence(hasher, "members", array.ravel().tolist())
@@ -202,7 +203,7 @@ _PIECE_NAME = re.compile(r"(?P<key>.*)-[0-9a-f]{8}\.piece")
 class Piece(NamedTuple):
     """Content saved under one key: named arrays, and values that JSON can hold."""
 
-    arrays: dict[str, np.ndarray[Any, Any]]
+    arrays: dict[str, Matrix]
     meta: dict[str, Any]
 
 
@@ -219,7 +220,7 @@ def _piece_name(key: str) -> str:
     return name
 
 
-def _write_piece(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def _write_piece(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, Matrix]) -> None:
     writer = HashingWriter(file, hashlib.sha256())
     writer.write(json.dumps(header).encode() + b"\n")
     for array in arrays.values():
@@ -324,9 +325,7 @@ class Checkpoint:
                 "and parameters, give another folder, or delete this one to start again"
             )
 
-    def save(
-        self, key: str, arrays: Mapping[str, np.ndarray[Any, Any]], meta: Mapping[str, Any] | None = None
-    ) -> None:
+    def save(self, key: str, arrays: Mapping[str, Matrix], meta: Mapping[str, Any] | None = None) -> None:
         """Write one piece, atomically replacing the piece that had this key.
 
         Parameters

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # --- Errors of the readers and the loader; each names the file and, if possible, the line -------------------
 
 
+from arbora.arrays import Matrix
+
+
 class DataFormatError(ValueError):
     """A data file violates its format. `DataFileError` is the same class, named like `arbora.io.ModelFileError`.
 
@@ -124,7 +127,7 @@ class Dataset:
     y_test: Any = None
     hierarchy: Hierarchy | None = None
     graph: LabelGraph | None = None
-    feature_names: np.ndarray | None = None
+    feature_names: Matrix | None = None
     texts_train: list[str] | None = None
     texts_test: list[str] | None = None
     splits: dict[str, Split] = field(default_factory=dict)
@@ -182,7 +185,7 @@ def label_names(y: Any) -> list[str]:
     return sorted(names - {None}, key=str)
 
 
-def name_array(names: Iterable[Any]) -> np.ndarray:
+def name_array(names: Iterable[Any]) -> Matrix:
     """Object array of the given names; names may be sequences themselves."""
     items = list(names)
     array = np.empty(len(items), dtype=object)
@@ -190,7 +193,7 @@ def name_array(names: Iterable[Any]) -> np.ndarray:
     return array
 
 
-def single_labels(labels: Sequence[Sequence[str]]) -> np.ndarray:
+def single_labels(labels: Sequence[Sequence[str]]) -> Matrix:
     """Object array of the only label of each row."""
     many = next((row for row, names in enumerate(labels) if len(names) != 1), None)
     if many is not None:

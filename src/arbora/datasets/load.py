@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import DataFormatError, Dataset, Split, did_you_mean, name_array, single_labels
 from arbora.datasets.readers.arff import ColumnError, indicator_columns, number_column
 from arbora.datasets.readers.files import TextLines
@@ -40,11 +41,11 @@ def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def _names(path: Path) -> np.ndarray:
+def _names(path: Path) -> Matrix:
     return name_array(line.rstrip("\r\n") for line in TextLines(path, "utf-8-sig"))
 
 
-def _feature_names(folder: Path) -> np.ndarray | None:
+def _feature_names(folder: Path) -> Matrix | None:
     return next((_names(folder / n) for n in ("vocab.txt.xz", "features.txt") if (folder / n).exists()), None)
 
 
@@ -158,9 +159,7 @@ def load_wordnet_gloss(name: str, folder: Path) -> Dataset:
     )
 
 
-def _encode_table(
-    path: Path, names: list[str], cells: list[tuple[str, ...]]
-) -> tuple[np.ndarray, np.ndarray]:
+def _encode_table(path: Path, names: list[str], cells: list[tuple[str, ...]]) -> tuple[Matrix, Matrix]:
     """Numbers and column names of a table of strings; nominal columns become indicators."""
     columns, labels = [], []
     for name, column in zip(names, cells, strict=True):
@@ -207,11 +206,11 @@ def load_yeast(name: str, folder: Path) -> Dataset:
 _KNOWN = {"X", "y", "scale", "class_names", "feature_names", "is_test", "length", "channel_scale"}
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
+def _read_npz(path: Path) -> dict[str, Matrix]:
     return read_arrays(path, max_unpacked=None)
 
 
-def _labels(arrays: dict[str, np.ndarray], key: str = "y") -> np.ndarray:
+def _labels(arrays: dict[str, Matrix], key: str = "y") -> Matrix:
     """Class names of the rows; without names, the class numbers as strings."""
     codes = arrays[key]
     names = arrays.get("class_names")
@@ -222,7 +221,7 @@ def _as_float32(X: Any) -> Any:
     return X if np.issubdtype(X.dtype, np.floating) else X.astype(np.float32)
 
 
-def _split(name: str, X: Any, y: np.ndarray, arrays: dict[str, np.ndarray], **fields: Any) -> Dataset:
+def _split(name: str, X: Any, y: Matrix, arrays: dict[str, Matrix], **fields: Any) -> Dataset:
     """Split the rows, and the extra fields with them, by the flag ``is_test``."""
     is_test = arrays.get("is_test", np.zeros(y.size, dtype=bool))
     order = np.argsort(is_test, kind="stable")
@@ -284,7 +283,7 @@ def load_chartraj(name: str, folder: Path) -> Dataset:
     return _split(name, sequences, _labels(arrays), arrays)
 
 
-def _arrays(extra: dict[str, list[Any]], rows: Sequence[int] | None = None) -> dict[str, np.ndarray]:
+def _arrays(extra: dict[str, list[Any]], rows: Sequence[int] | None = None) -> dict[str, Matrix]:
     picked = extra if rows is None else {key: [values[i] for i in rows] for key, values in extra.items()}
     return {key: np.array(values) for key, values in picked.items()}
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.core.folds import group_codes, take_per_group
 from arbora.datasets.base import Dataset, name_array, path_edges
 
@@ -157,7 +158,7 @@ def lift_small_classes(labels: list[str], min_size: int) -> list[str]:
     return labels
 
 
-def stratified_test_rows(labels: np.ndarray, test_size: float, rng: np.random.Generator) -> np.ndarray:
+def stratified_test_rows(labels: Matrix, test_size: float, rng: np.random.Generator) -> Matrix:
     """Mark about ``test_size`` of the rows of each class as test rows, never a whole class."""
     groups = group_codes(labels)
     return take_per_group(groups, np.floor(test_size * np.bincount(groups)), rng)

@@ -20,6 +20,7 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Names
 from arbora.core.estimator import RowEstimator, warn_caller
 from arbora.core.validation import check_structure
 from arbora.text.counts import inverse_document_frequency, ltc_rows, side_by_side
@@ -332,7 +333,7 @@ class LtcVectorizer(RowEstimator, TransformerMixin, BaseEstimator):
             return ltc_rows(counts, self.idf_, self.sublinear_tf)
         return self.transform_tokens(tokenize(raw_documents, rules))
 
-    def inverse_transform(self, X: Any) -> list[npt.NDArray[np.object_]]:
+    def inverse_transform(self, X: Any) -> list[Names]:
         """Return the names of the terms of each row.
 
         Parameters
@@ -358,7 +359,7 @@ class LtcVectorizer(RowEstimator, TransformerMixin, BaseEstimator):
         names = self.get_feature_names_out()
         return [names[rows.indices[start:end]] for start, end in pairwise(rows.indptr)]
 
-    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> Names:
         """Return a readable name for each column: the most frequent form of its term in the training documents.
 
         Parameters

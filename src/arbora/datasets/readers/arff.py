@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, name_array, path_edges
 from arbora.datasets.readers.files import MAX_UNPACKED, TextLines
 
@@ -39,7 +40,7 @@ def _number(cell: str) -> float:
         return np.inf  # treated like a number that is too large
 
 
-def number_column(cells: Sequence[str], missing: str, largest: float = np.inf) -> np.ndarray:
+def number_column(cells: Sequence[str], missing: str, largest: float = np.inf) -> Matrix:
     """Parse ``cells`` to a column of shape (n_rows, 1); cells equal to ``missing`` become NaN."""
     values = np.array([np.nan if cell == missing else _number(cell) for cell in cells])
     for row in np.flatnonzero(~(np.isfinite(values) & (np.abs(values) <= largest))).tolist():
@@ -49,7 +50,7 @@ def number_column(cells: Sequence[str], missing: str, largest: float = np.inf) -
     return values[:, None]
 
 
-def indicator_columns(cells: Sequence[str], values: Sequence[str], missing: str) -> np.ndarray:
+def indicator_columns(cells: Sequence[str], values: Sequence[str], missing: str) -> Matrix:
     """One 0/1 column for each of ``values``; a cell equal to ``missing`` gives a zero row."""
     position = {value: column for column, value in enumerate(values)}
     position.setdefault(missing, len(values))
@@ -70,9 +71,9 @@ _ATTRIBUTE = re.compile(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)\s+(.*)", re.IGNO
 class HmcData(NamedTuple):
     """Dense rows, label names of each row, column names and label hierarchy of one HMC ARFF file."""
 
-    X: np.ndarray
+    X: Matrix
     labels: list[list[str]]
-    feature_names: np.ndarray
+    feature_names: Matrix
     hierarchy: Hierarchy
 
 
@@ -162,7 +163,7 @@ def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tupl
     return rows, numbers
 
 
-def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: list[int]) -> np.ndarray:
+def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: list[int]) -> Matrix:
     """One numeric column, or one indicator column per nominal value; missing is NaN or all zero."""
     try:
         if attribute.values is None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import DataFormatError, name_array
 from arbora.datasets.readers.files import MAX_UNPACKED, TextLines, read_chunks
 
@@ -24,12 +25,12 @@ class ClutoData(NamedTuple):
     """A CLUTO matrix (CSR or dense) and the content of its companion files; ``None`` for an absent file."""
 
     X: Any
-    classes: np.ndarray | None
-    row_names: np.ndarray | None
-    column_names: np.ndarray | None
+    classes: Matrix | None
+    row_names: Matrix | None
+    column_names: Matrix | None
 
 
-def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
+def _numbers(path: Path, lines: list[bytes], first: int) -> Matrix:
     """All numbers of some lines, concatenated; ``first`` is the number of the first line."""
     try:
         numbers = np.array(b" ".join(lines).split(), dtype=np.float64)
@@ -63,7 +64,7 @@ def _header(path: Path, line: bytes) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _first(bad: np.ndarray, row: np.ndarray) -> int | None:
+def _first(bad: Matrix, row: Matrix) -> int | None:
     """Line number of the first marked entry, given the row of each; rows start at line 2."""
     where = np.flatnonzero(bad)
     return int(row[where[0]]) + 2 if where.size else None
@@ -97,7 +98,7 @@ def _sparse(path: Path, lines: list[bytes], n_cols: int, n_nonzeros: int) -> Any
     return X
 
 
-def _dense(path: Path, lines: list[bytes], n_cols: int) -> np.ndarray:
+def _dense(path: Path, lines: list[bytes], n_cols: int) -> Matrix:
     counts = np.array([len(line.split()) for line in lines])
     wrong = _first(counts != n_cols, np.arange(counts.size))
     if wrong is not None:
@@ -107,7 +108,7 @@ def _dense(path: Path, lines: list[bytes], n_cols: int) -> np.ndarray:
 
 def _companion(
     path: Path, suffix: str, length: int, encoding: str, max_unpacked: int | None
-) -> np.ndarray | None:
+) -> Matrix | None:
     """Entries of ``matrix.mat.rclass`` or ``matrix.rclass`` (also compressed), if one of them exists."""
     plain = path.with_suffix("") if path.suffix in _PACKED else path
     stems = [str(plain)] + ([str(plain.with_suffix(""))] if plain.suffix == ".mat" else [])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import DataFormatError, name_array
 from arbora.datasets.readers.files import MAX_UNPACKED, refuse_unpacked
 
@@ -21,9 +22,9 @@ class NpzData(NamedTuple):
     """Rows, labels, row ids and column names (``None`` if absent), and further fields."""
 
     X: Any  # scipy.sparse.csr_matrix
-    y: np.ndarray | None
+    y: Matrix | None
     ids: list[str] | None
-    feature_names: np.ndarray | None
+    feature_names: Matrix | None
     fields: dict[str, list[Any]]
 
 
@@ -75,7 +76,7 @@ def read_npz(path: str | Path, *, max_unpacked: int | None = MAX_UNPACKED) -> Np
     )
 
 
-def read_arrays(path: Path, max_unpacked: int | None = MAX_UNPACKED) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, max_unpacked: int | None = MAX_UNPACKED) -> dict[str, Matrix]:
     """Read all arrays of an npz file; their sizes are compared with the limit and with the file before they are read.
 
     Examples
@@ -109,7 +110,7 @@ class _Objects(ValueError):
     """An array holds Python objects."""
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Matrix:
     with archive.open(member) as file:
         version = npy.read_magic(file)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -126,7 +127,7 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
+def _matrix(path: Path, arrays: dict[str, Matrix]) -> Any:
     from scipy import sparse
 
     if "X" not in arrays and not set(_PARTS) <= set(arrays):
@@ -151,13 +152,13 @@ def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
     return X.astype(np.float32)
 
 
-def _numbers(name: str, array: np.ndarray) -> np.ndarray:
+def _numbers(name: str, array: Matrix) -> Matrix:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name!r} holds {array.dtype}, not real numbers")
     return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
 
-def _from_parts(arrays: dict[str, np.ndarray]) -> Any:
+def _from_parts(arrays: dict[str, Matrix]) -> Any:
     """CSR matrix of the arrays of a CSR or CSC matrix; its structure is checked before it is converted."""
     from scipy import sparse
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes, read_chunks
 
@@ -41,14 +42,14 @@ class SvmlightData(NamedTuple):
 class _Chunk(NamedTuple):
     """Parsed lines: concatenated feature indices and values, features per row, labels, line numbers."""
 
-    indices: np.ndarray
-    values: np.ndarray
-    counts: np.ndarray
+    indices: Matrix
+    values: Matrix
+    counts: Matrix
     labels: list[list[str]]
-    lines: np.ndarray
+    lines: Matrix
 
 
-def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def parse_decimals(text: Matrix, starts: Matrix, ends: Matrix) -> tuple[Matrix, Matrix]:
     """Numbers in ``text[starts:ends]``, and a mask of the valid ones.
 
     Tokens of at most 15 digits with an optional sign and decimal point are converted, correctly rounded. For all
@@ -78,7 +79,7 @@ def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tu
     return np.where(sign == _MINUS, -value, value), plain
 
 
-def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _parse_spelled(text: Matrix, starts: Matrix, ends: Matrix) -> Matrix:
     """Numbers in any notation, by C conversion; ValueError if one is malformed or too long."""
     width = int((ends - starts).max())
     if width > _MAX_VALUE:
@@ -95,7 +96,7 @@ def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np
     return np.ascontiguousarray(padded).view(f"S{width}").ravel().astype(np.float64)
 
 
-def _parse_pairs(features: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def _parse_pairs(features: list[bytes]) -> tuple[Matrix, Matrix]:
     """Parse the pairs of all rows, concatenated; ValueError if one is malformed."""
     text = np.frombuffer(b" ".join(features) + b" ", dtype=np.uint8)
     separator = (text == _SPACE) | (text == _COLON)
@@ -200,7 +201,7 @@ def _to_csr(data: _Chunk, path: Path, n_features: int | None, base: int, dtype: 
 
     row = np.repeat(np.arange(data.counts.size), data.counts)
 
-    def check(bad: np.ndarray, problem: str) -> None:
+    def check(bad: Matrix, problem: str) -> None:
         where = np.flatnonzero(bad)
         if where.size:
             line = int(data.lines[row[where[0]]])

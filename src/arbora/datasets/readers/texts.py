@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
+from arbora.arrays import Matrix
 from arbora.datasets.base import ROOT, DataFormatError, label_names, name_array, path_edges
 from arbora.datasets.readers.files import AUTO, MAX_UNPACKED
 from arbora.datasets.readers.folder import folder_rows
@@ -48,7 +47,7 @@ class FolderData(NamedTuple):
     """Texts of a folder, their labels, the hierarchy of its sub-folders, and the file of each text."""
 
     texts: list[str]
-    y: np.ndarray
+    y: Matrix
     hierarchy: Hierarchy
     files: list[Path]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import ROOT, Dataset, name_array
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ class TextTruth(NamedTuple):
         Probability of each class.
     """
 
-    background: np.ndarray
-    topic_words: np.ndarray
-    topic_weights: np.ndarray
+    background: Matrix
+    topic_words: Matrix
+    topic_weights: Matrix
     topic_strength: float
-    classes: np.ndarray
-    class_prior: np.ndarray
+    classes: Matrix
+    class_prior: Matrix
 
-    def word_distribution(self, path: Sequence[int]) -> np.ndarray:
+    def word_distribution(self, path: Sequence[int]) -> Matrix:
         """Word distribution of a node, given the ids of the nodes on its path, the root first."""
         distribution = self.background.copy()
         for node in path[1:]:
@@ -65,13 +66,13 @@ class TextTruth(NamedTuple):
         return distribution
 
 
-def zipf(n: int, exponent: float, shift: float = 0.0) -> np.ndarray:
+def zipf(n: int, exponent: float, shift: float = 0.0) -> Matrix:
     """Zipf-Mandelbrot probabilities of ranks 0 to n - 1."""
     weights = (np.arange(1, n + 1) + shift) ** -exponent
     return np.asarray(weights / weights.sum())
 
 
-def _draw_ranks(probabilities: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_ranks(probabilities: Matrix, size: int, rng: np.random.Generator) -> Matrix:
     """Draw indices with the given probabilities, by inversion."""
     cumulative = np.cumsum(probabilities)
     # The last cumulative sum is 1 up to rounding; scaling by it keeps every index in range.
@@ -108,7 +109,7 @@ def regular_tree_edges(branching: Sequence[int]) -> list[tuple[str, str]]:
     return edges
 
 
-def _distinct_words(n_nodes: int, k: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+def _distinct_words(n_nodes: int, k: int, n_features: int, rng: np.random.Generator) -> Matrix:
     """``k`` distinct words for each node; duplicates in a row are redrawn until there are none."""
     words = rng.integers(n_features, size=(n_nodes, k))
     rows = np.arange(n_nodes)
@@ -123,7 +124,7 @@ def _distinct_words(n_nodes: int, k: int, n_features: int, rng: np.random.Genera
     return words
 
 
-def _ancestor_table(parent: np.ndarray, depth: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+def _ancestor_table(parent: Matrix, depth: Matrix, leaves: Matrix) -> Matrix:
     """Node g levels above each leaf, for g = 0 .. height - 1; -1 for the root and above it (background)."""
     table = np.full((leaves.size, int(depth[leaves].max())), -1, dtype=np.int64)
     node = leaves.copy()
@@ -134,18 +135,18 @@ def _ancestor_table(parent: np.ndarray, depth: np.ndarray, leaves: np.ndarray) -
     return table
 
 
-def _class_counts(n_samples: int, prior: np.ndarray, minimum: int, rng: np.random.Generator) -> np.ndarray:
+def _class_counts(n_samples: int, prior: Matrix, minimum: int, rng: np.random.Generator) -> Matrix:
     """Documents per class: ``minimum`` each, the others drawn from the prior."""
     return minimum + rng.multinomial(n_samples - minimum * prior.size, prior)
 
 
-def _document_lengths(n_samples: int, mean: float, spread: float, rng: np.random.Generator) -> np.ndarray:
+def _document_lengths(n_samples: int, mean: float, spread: float, rng: np.random.Generator) -> Matrix:
     """Log-normal lengths with the given mean, rounded, at least 1."""
     lengths = rng.lognormal(np.log(mean) - spread**2 / 2.0, spread, n_samples)
     return np.maximum(1, np.rint(lengths)).astype(np.int64)
 
 
-def _batches(lengths: np.ndarray) -> Iterator[slice]:
+def _batches(lengths: Matrix) -> Iterator[slice]:
     """Yield runs of documents of about ``_WORDS_AT_A_TIME`` words."""
     group = np.cumsum(lengths) // _WORDS_AT_A_TIME
     bounds = np.flatnonzero(np.diff(group, prepend=-1))
@@ -154,8 +155,8 @@ def _batches(lengths: np.ndarray) -> Iterator[slice]:
 
 
 def _draw_words(
-    document_class: np.ndarray, ancestors: np.ndarray, truth: TextTruth, rng: np.random.Generator
-) -> np.ndarray:
+    document_class: Matrix, ancestors: Matrix, truth: TextTruth, rng: np.random.Generator
+) -> Matrix:
     """One word for each entry of ``document_class`` (a position among the classes)."""
     height = ancestors.shape[1]
     climb = rng.geometric(truth.topic_strength, document_class.size) - 1
@@ -169,9 +170,9 @@ def _draw_words(
 
 
 def _draw_documents(
-    classes: np.ndarray,
-    lengths: np.ndarray,
-    ancestors: np.ndarray,
+    classes: Matrix,
+    lengths: Matrix,
+    ancestors: Matrix,
     truth: TextTruth,
     rng: np.random.Generator,
 ) -> sparse.csr_matrix:

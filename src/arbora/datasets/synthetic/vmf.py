@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from arbora.arrays import Matrix
 from arbora.datasets.base import Dataset, name_array
 from arbora.datasets.synthetic.text import regular_tree_edges
 
@@ -33,27 +34,25 @@ class VMFTruth(NamedTuple):
         Component of each row; hierarchical: node id of its leaf.
     """
 
-    means: np.ndarray
-    concentrations: np.ndarray
-    weights: np.ndarray
-    components: np.ndarray
+    means: Matrix
+    concentrations: Matrix
+    weights: Matrix
+    components: Matrix
 
 
-def _draw(
-    mu: np.ndarray, kappa: npt.ArrayLike, rng: np.random.Generator, size: int | None = None
-) -> np.ndarray:
+def _draw(mu: Matrix, kappa: npt.ArrayLike, rng: np.random.Generator, size: int | None = None) -> Matrix:
     from arbora.special import sample_vmf  # deferred: it imports numba
 
     return sample_vmf(mu, kappa, size, rng)
 
 
-def _uniform_directions(n: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+def _uniform_directions(n: int, n_features: int, rng: np.random.Generator) -> Matrix:
     pole = np.zeros(n_features)
     pole[0] = 1.0
     return _draw(pole, 0.0, rng, n)
 
 
-def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
+def _weights(weights: npt.ArrayLike | None, n: int) -> Matrix:
     if weights is None:
         return np.full(n, 1.0 / n)
     values = np.asarray(weights, dtype=np.float64)
@@ -69,7 +68,7 @@ def _check_counts(n_features: int, **counts: int) -> None:
             raise ValueError(f"{name} must be at least {least}, got {number}")
 
 
-def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.ndarray:
+def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> Matrix:
     """Concentration of each component; with the default, rows are near their mean in any dimension."""
     values = np.asarray(5.0 * n_features if kappa is None else kappa, dtype=np.float64)
     if values.ndim > 1 or (values.ndim == 1 and values.size != n):
@@ -77,7 +76,7 @@ def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.
     return np.broadcast_to(values, (n,)).copy()
 
 
-def _component_names(components: np.ndarray) -> np.ndarray:
+def _component_names(components: Matrix) -> Matrix:
     return name_array(f"c{k}" for k in components.tolist())
 
 
