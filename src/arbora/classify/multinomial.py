@@ -74,6 +74,19 @@ class LabelledRows(NamedTuple):
     weight: Array
 
 
+class Design(NamedTuple):
+    """The problem over the features that occur, and what makes weights of all features of its solution."""
+
+    problem: SoftmaxProblem
+    selected: Ints  # features of the problem
+    n_features: int  # of the model
+    bias: float  # value of the constant feature; 0 for none
+    columns: Ints | None  # column of each class in the weights; None if they are in the order of the classes
+    limits: (
+        Matrix | None
+    )  # absolute value above which a weight is stored, for each feature; None: dense weights
+
+
 def label_rows(X: Any, targets: Targets, sample_weight: Any) -> LabelledRows:
     """Drop rows of weight 0; refuse label sets, and data without any row."""
     if targets.multilabel:
@@ -109,19 +122,27 @@ def check_structure_on(engine: Engine, structure: Any, penalty: Penalty) -> None
         check_needs(what, engine, ["shares_memory"], advice)
 
 
-def require_memory_of_weights(
-    shape: tuple[int, int], n_selected: int, bias: float, dtype: Any, engine: Engine
-) -> None:
-    """Refuse dense weights of `shape` (n_classes, n_features) that do not fit into memory.
+def state_problem(
+    rows: LabelledRows, penalty: Penalty, C: float, bias: float, dtype: Any, prune_below: float | None
+) -> Design:
+    """State the problem of the rows over the features that occur in them."""
+    X, selected = design_matrix(rows.X, bias, dtype)
+    columns = np.argsort(penalty.order)
+    problem = SoftmaxProblem(X, columns[rows.labels], C * rows.weight, len(columns), penalty.factor)
+    limits = None if prune_below is None else pruning_limits(X.shape[1], prune_below, bias, dtype)
+    of_classes = None if penalty.factor is None else columns
+    return Design(problem, selected, rows.X.shape[1], bias, of_classes, limits)
 
-    The weights of `n_selected` features are trained.
-    """
-    if engine.keeps_weights_in_files:
+
+def require_memory_of_weights(design: Design, engine: Engine) -> None:
+    """Refuse dense weights of all features that do not fit into memory."""
+    if engine.keeps_weights_in_files or design.limits is not None:
         return
-    (n_classes, n_features), row = shape, shape[0] * np.dtype(dtype).itemsize
+    n_classes, n_features, n_selected = design.problem.n_classes, design.n_features, len(design.selected)
+    row = n_classes * design.problem.dtype.itemsize
     # Pages of a new matrix without a selected feature take no memory.
     n_new = n_selected if row >= mmap.PAGESIZE else min(n_features, n_selected * mmap.PAGESIZE // row)
-    n_rows = n_features if needs_no_copy(n_selected, n_features, bias, engine) else n_selected + n_new
+    n_rows = n_features if needs_no_copy(n_selected, n_features, design.bias, engine) else n_selected + n_new
     require_memory(
         (n_rows + 1) * row,
         f"The dense weights of {n_classes} classes and {n_features} features",
@@ -130,10 +151,14 @@ def require_memory_of_weights(
     )
 
 
-def weights_of_classes(solution: SoftmaxSolution, factor: sp.csr_array | None, dtype: Any) -> Any:
-    """Weights of the classes, one column each, from those of the parts Z: Z F."""
-    W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
-    return W.astype(dtype, copy=False)
+def expand(solution: SoftmaxSolution, design: Design, engine: Engine) -> LinearModel:
+    """Return the weights of all features for the classes, those of the parts Z times F."""
+    problem, selected, n_features, bias, columns, limits = design
+    W = solution.Z if solution.of_classes else class_weights(problem.factor, solution.Z)
+    W = W.astype(problem.dtype, copy=False)
+    if limits is None:
+        return dense_model(W, selected, n_features, bias, engine, columns)
+    return pruned_model(W, selected, n_features, bias, limits, columns)
 
 
 def why_not_converged(solver: str, monitor: Monitor, dtype: Any) -> str:
@@ -294,31 +319,17 @@ class MultinomialLogistic(RowEstimator, NodePredictor, ClassifierMixin, BaseEsti
             check_squares(X, dtype)
             rows = label_rows(X, targets, sample_weight)
             C = AUTO_COST / mean_squared_norm(rows.X, rows.weight) if self.C == "auto" else float(self.C)
-            engine = engine_for(self.n_jobs, type(self).__name__)
-            solver = choose_solver(self.solver, engine)
             penalty = penalty_of(self.structure, targets.class_nodes, self.coupling)
+            engine = engine_for(self.n_jobs, type(self).__name__)
             check_structure_on(engine, self.structure, penalty)
-
-            design, selected = design_matrix(rows.X, bias, dtype)
-            column = np.argsort(penalty.order)  # of each class
-            problem = SoftmaxProblem(
-                design, column[rows.labels], C * rows.weight, len(column), penalty.factor
-            )
-            n_features, limits = rows.X.shape[1], None
-            if self.prune_below is None:
-                require_memory_of_weights((len(column), n_features), len(selected), bias, dtype, engine)
-            else:
-                limits = pruning_limits(design.shape[1], self.prune_below, bias, dtype)
+            solver, seed = choose_solver(self.solver, engine), draw_seed(self.random_state)
+            design = state_problem(rows, penalty, C, bias, dtype, self.prune_below)
+            require_memory_of_weights(design, engine)
             with Progress(None, "iterations", self.verbose) as progress, engine:
                 monitor = Monitor(self.tol, self.max_iter, progress, dtype=dtype)
-                solution = solve(problem, solver, monitor, engine, draw_seed(self.random_state), limits)
+                solution = solve(design.problem, solver, monitor, engine, seed, design.limits)
+            model = expand(solution, design, engine)
 
-            W = weights_of_classes(solution, penalty.factor, dtype)
-            columns = None if penalty.factor is None else column
-            if limits is None:
-                model = dense_model(W, selected, n_features, bias, engine, columns)
-            else:
-                model = pruned_model(W, selected, n_features, bias, limits, columns)
             self._remember_targets(targets)
             self.coef_, self.intercept_ = model
             self.C_, self.structure_ = C, self.structure
