@@ -26,7 +26,7 @@ from arbora.classify.thresholds import Threshold
 from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory, split
-from arbora.core.engine import Engine
+from arbora.core.engine import Engine, missing
 from arbora.core.folds import Split
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
@@ -329,7 +329,7 @@ def train_joint(
     options = training.options
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
-    if not engine.shares_memory:
+    if missing(engine, CoupledSolver.needs):
         return _train_remote(training, coupling, engine, rows, dense, progress=progress, certify=certify)
     costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 

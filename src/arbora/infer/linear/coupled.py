@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -466,6 +466,8 @@ class CoupledSolver:
     array([[ 1., -1.],
            [-1.,  1.]])
     """
+
+    needs: ClassVar[tuple[str, ...]] = ("shares_memory",)  # of the engine
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.engine import Engine
+from arbora.core.engine import Engine, missing
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import (
     Certificate,
@@ -242,6 +242,8 @@ class ShardedCoupledSolver(CoupledSolver):
         Whether weights are asked for between solutions, not only after the last one.
     """
 
+    needs = ()
+
     def __init__(
         self,
         rows: LinearRows,
@@ -356,13 +358,13 @@ def coupled_solver(
     offset: Weights | None = None,
     asked_between: bool = False,
 ) -> CoupledSolver:
-    """Return the solver for an engine: in this process if the engine shares its memory, otherwise in its shards.
+    """Return the solver whose needs an engine meets: in this process, or in shards.
 
     Parameters
     ----------
     rows, costs, factor, loss, engine, offset, asked_between
         As in `CoupledSolver` and `ShardedCoupledSolver`.
     """
-    if engine.shares_memory:
-        return CoupledSolver(rows, costs, factor, loss, engine, offset)
-    return ShardedCoupledSolver(rows, costs, factor, loss, engine, offset, asked_between)
+    if missing(engine, CoupledSolver.needs):
+        return ShardedCoupledSolver(rows, costs, factor, loss, engine, offset, asked_between)
+    return CoupledSolver(rows, costs, factor, loss, engine, offset)
