@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import arbora
-from arbora.classify import MultinomialLogistic, RecursiveSVC
+from arbora.classify import HierarchicalBayesClassifier, MultinomialLogistic, RecursiveSVC
 from arbora.classify.linear import design_matrix
 from arbora.classify.recursive.coupling import couple, fading
 from arbora.datasets import make_hierarchical_text
@@ -42,7 +42,7 @@ SECTION = "Training in shards: threads and workers of a cluster"
 SIZES = {"full": (16_000, 1_024, 40_000), "quick": (3_000, 256, 8_000)}  # documents, classes, features
 ITERATIONS, SKIPPED = 6, 2
 COMPONENTS = 50
-LC_TREE = "LC over a tree"
+LC_TREE, HBLR = "LC over a tree", "HierarchicalBayesClassifier"
 
 
 class Size(NamedTuple):
@@ -151,6 +151,11 @@ def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
         return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, n_jobs=n_jobs, **arguments), X, y)
 
 
+def bayes(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
+    options = {"likelihood": "logistic", "prune_below": 0.01, "tol": 1e-4, "max_iter": ITERATIONS}
+    return fit(HierarchicalBayesClassifier(tree, n_jobs=n_jobs, **options), X, y, engine)
+
+
 def mixture(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
     with arbora.running(engine=engine):
         # The finest tolerance of single precision: the fit does not end before `ITERATIONS`.
@@ -245,6 +250,8 @@ def predict(name: str, model: Any, size: Size, n_workers: int) -> dict[str, floa
     """Predict the costs of a fitted model."""
     if name == "RecursiveSVC":
         return predict_recursive(model, size, n_workers)
+    if name == HBLR:
+        return {}  # the rounds of the dual, as many as the precisions need
     if name == "LC":
         return predict_lc(size, n_workers)
     if name == LC_TREE:
@@ -288,7 +295,7 @@ def report(text: Any) -> None:
         "", "s / iteration", "speed-up", "CPU s of the busiest worker", "MB to workers", "MB from workers",
         "MB common", "MB per worker",
     ]  # fmt: skip
-    models = {"LC": lc, LC_TREE: lc_tree, "RecursiveSVC": recursive, "VMFMixture": mixture}
+    models = {"LC": lc, LC_TREE: lc_tree, "RecursiveSVC": recursive, HBLR: bayes, "VMFMixture": mixture}
     for name, train in models.items():
         rows = rows_of(name, train, text, size)
         print(f"{name}\n\n{table(rows, columns)}\n")
