@@ -282,11 +282,11 @@ def cell(cells: Cells, key: str, show: Callable[[dict[str, Any]], str]) -> str:
 def classes_table(cells: Cells, names: list[str], measure: str) -> Table:
     lines = []
     for name in names:
-        published = SOURCES[name].published
+        figures = SOURCES[name].published
         line = [SOURCES[name].title]
         for method in METHODS:
             place = {"nmi": 0, "adjusted_rand_index": 1}.get(measure)
-            beside = f" ({published[method][place]:.3f})" if place is not None and method in published else ""
+            beside = f" ({figures[method][place]:.3f})" if place is not None and method in figures else ""
             line.append(cell(cells, f"classes | {name} | {method}", lambda f: f"{f[measure]:.3f}") + beside)
         lines.append(line)
     return Table(("set", *METHODS), lines)

@@ -134,3 +134,10 @@ def test_probabilities_of_new_documents_are_right_for_their_other_half(kind):
         labels.append(proba.argmax(axis=1))
     np.testing.assert_array_equal(*labels)
     assert errors[0] < 0.6 * errors[1]
+
+
+def test_the_progress_bar_says_which_fit_is_running(texts, capsys):
+    n_components = VMFMixture("auto", random_state=0, verbose=2).fit(texts[0]).n_components_
+    shown = capsys.readouterr().err
+    for fit in ("selection: 2 components", f"fit: {n_components} components", "calibration: "):
+        assert fit in shown

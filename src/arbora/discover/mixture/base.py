@@ -88,7 +88,7 @@ class Search(NamedTuple):
     schedule: Schedule
     n_init: int = 1
     annealing_steps: int = 0  # iterations of annealing of a start, for models that anneal it
-    purpose: str = "start"  # label of the progress bar
+    purpose: str = "fit"  # as the progress bar says
     verbose: int = 0
 
     def quick(self, purpose: str) -> Search:
@@ -336,7 +336,7 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([schedule.seed, start])
             params = self._start(Start(placed, init, n_components, search, rng, engine))
-            label = f"{search.purpose} {start + 1} of {n_init}"
+            label = f"{search.purpose}: {n_components} components, start {start + 1} of {n_init}"
             with Progress(None, label, search.verbose) as progress:
                 return run(
                     model, placed, params, schedule._replace(seed=schedule.seed + start), engine, progress
@@ -425,9 +425,10 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         rng = np.random.default_rng(search.schedule.seed)
         parts = hold_out_rows(X, weight, self._precision, rng)
         held_out, share = select_rows(X, parts.others), weight[parts.others]
+        trial = search._replace(purpose="selection")
 
         def score(n_components: int) -> Array:
-            params = self._solve(parts.rows, self.init, n_components, search, engine).params
+            params = self._solve(parts.rows, self.init, n_components, trial, engine).params
             density = map_chunks(lambda part: self._log_density(params, part), held_out, engine)
             return np.asarray(density * share / share.mean())
 
