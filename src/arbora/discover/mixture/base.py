@@ -128,9 +128,8 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
     _unit_rows: ClassVar[bool] = True  # whether rows are directions
     _fills_up: ClassVar[bool] = True  # whether `n_components` is a number to reach, not a maximum
     _annealing_steps: ClassVar[int] = 0
-    _options: ClassVar[
-        dict[str, Any]
-    ] = {}  # parameters that are dicts: named tuples with defaults, and constraints
+    # Parameters that are dicts: their options as a named tuple with defaults, and constraints.
+    _options: ClassVar[dict[str, Any]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
@@ -217,6 +216,7 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
 
     @property
     def _precision(self) -> np.dtype[Any]:
+        """The type of numbers in which a fit computes."""
         return precision_for(self.tol)
 
     def _schedule(self, seed: int) -> Schedule:
@@ -331,18 +331,17 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         """Return the best of several runs, in parallel; a single run may use the engine in its E-steps."""
         model, schedule = self._model(rows), search.schedule
         n_init = search.n_init if isinstance(init, str) else 1
-        params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
+        settings = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
 
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([schedule.seed, start])
             params = self._start(Start(placed, init, n_components, search, rng, engine))
             label = f"{search.purpose}: {n_components} components, start {start + 1} of {n_init}"
             with Progress(None, label, search.verbose) as progress:
-                return run(
-                    model, placed, params, schedule._replace(seed=schedule.seed + start), engine, progress
-                )
+                seeded = schedule._replace(seed=schedule.seed + start)
+                return run(model, placed, params, seeded, engine, progress)
 
-        with place_rows(rows, schedule, n_components, engine, (type(self).__name__, params)) as placed:
+        with place_rows(rows, schedule, n_components, engine, (type(self).__name__, settings)) as placed:
             # Rows on remote workers serve one start after the other.
             return best_of(fit, n_init, engine if placed.remote is None else SerialEngine())
 
