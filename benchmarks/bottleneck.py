@@ -54,20 +54,20 @@ class Fit(NamedTuple):
 
 def contestants(n_clusters: int, n_rows: int) -> dict[str, Callable[[int], Any]]:
     """Makers of the models, given a seed; a package that is not installed is left out."""
-    found: dict[str, Callable[[int], Any]] = {
+    result: dict[str, Callable[[int], Any]] = {
         OURS: lambda seed: InformationBottleneck(n_clusters, random_state=seed, n_jobs=1)
     }
     try:
         from sib import SIB
 
-        found[THEIRS] = lambda seed: SIB(n_clusters, random_state=seed, n_jobs=1)
-        found[FAST] = lambda seed: SIB(n_clusters, random_state=seed, n_jobs=1, fast_log=True)
+        result[THEIRS] = lambda seed: SIB(n_clusters, random_state=seed, n_jobs=1)
+        result[FAST] = lambda seed: SIB(n_clusters, random_state=seed, n_jobs=1, fast_log=True)
     except ImportError:
         print("(sib-clustering is not installed)\n")
-    found[MEANS] = lambda seed: SphericalKMeans(n_clusters, n_init=10, random_state=seed, n_jobs=1)
+    result[MEANS] = lambda seed: SphericalKMeans(n_clusters, n_init=10, random_state=seed, n_jobs=1)
     if n_rows <= MOST_MERGED:
-        found[MERGED] = lambda seed: InformationBottleneck(n_clusters, method="agglomerative")
-    return found
+        result[MERGED] = lambda seed: InformationBottleneck(n_clusters, method="agglomerative")
+    return result
 
 
 def kept_information(X: sp.csr_array, labels: np.ndarray, n_clusters: int) -> float:
@@ -87,7 +87,7 @@ def measure(name: str, n_seeds: int, n_most: int | None) -> tuple[str, dict[str,
     K = len(np.unique(y))
     weights = LtcTransformer().fit_transform(X)
     makers = contestants(K, X.shape[0])
-    found: dict[str, list[Fit]] = {method: [] for method in makers}
+    result: dict[str, list[Fit]] = {method: [] for method in makers}
     for make in makers.values():  # compiles
         make(0).fit(X[: 5 * K])
     for seed in range(n_seeds):
@@ -96,15 +96,15 @@ def measure(name: str, n_seeds: int, n_most: int | None) -> tuple[str, dict[str,
             started = time.process_time()
             labels = model.fit(rows).labels_
             spent = time.process_time() - started
-            kept = kept_information(sp.csr_array(X), np.asarray(labels), K)
-            found[method].append(Fit(normalized_mutual_info_score(y, labels), kept, spent))
+            ids = kept_information(sp.csr_array(X), np.asarray(labels), K)
+            result[method].append(Fit(normalized_mutual_info_score(y, labels), ids, spent))
     about = f"{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {X.nnz:,} non-zeros, {K} classes"
-    return about, found
+    return about, result
 
 
-def lines_of(found: dict[str, list[Fit]]) -> list[tuple[Any, ...]]:
+def lines_of(result: dict[str, list[Fit]]) -> list[tuple[Any, ...]]:
     """Lines of the table of one set."""
-    base = np.median([fit.seconds for fit in found.get(THEIRS, found[OURS])])
+    base = np.median([fit.seconds for fit in result.get(THEIRS, result[OURS])])
     return [
         (
             method,
@@ -113,7 +113,7 @@ def lines_of(found: dict[str, list[Fit]]) -> list[tuple[Any, ...]]:
             float(np.median([fit.seconds for fit in fits])),
             float(np.median([fit.seconds for fit in fits]) / base),
         )
-        for method, fits in found.items()
+        for method, fits in result.items()
     ]
 
 
@@ -122,12 +122,12 @@ def report(names: tuple[str, ...], n_seeds: int, n_most: int | None) -> None:
     columns = ("method", "NMI", "information", "seconds", "relative to sib-clustering")
     differences, ratios = [], []
     for name in names:
-        about, found = measure(name, n_seeds, n_most)
-        lines = lines_of(found)
+        about, result = measure(name, n_seeds, n_most)
+        lines = lines_of(result)
         print(f"{about}:\n\n{Table(columns, lines, ('', '', '.4f', '.3f', '.2f')).to_markdown()}\n")
-        if THEIRS in found:
+        if THEIRS in result:
             differences.append(
-                np.mean([a.nmi - b.nmi for a, b in zip(found[OURS], found[THEIRS], strict=True)])
+                np.mean([a.nmi - b.nmi for a, b in zip(result[OURS], result[THEIRS], strict=True)])
             )
             ratios.append(lines[0][-1])
     if ratios:

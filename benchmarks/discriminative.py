@@ -143,12 +143,12 @@ def measure_protocol(name: str, n_clusters: int, methods: tuple[str, ...], quick
 
 
 def halves(n_rows: int, repeats: int, quick: bool) -> list[tuple[Any, Any]]:
-    found = []
+    result = []
     for seed in range(1 if quick else repeats):
         order = np.random.default_rng(seed).permutation(n_rows)
         a, b = order[: n_rows // 2], order[n_rows // 2 :]
-        found += [(a, b), (b, a)]
-    return found
+        result += [(a, b), (b, a)]
+    return result
 
 
 def measure_aside(name: str, n_clusters: int, quick: bool) -> dict[str, Any]:
@@ -157,15 +157,15 @@ def measure_aside(name: str, n_clusters: int, quick: bool) -> dict[str, Any]:
         X = PCA(ASIDE_DIMS, random_state=0).fit_transform(X)
     n_classes, methods = int(y.max()) + 1, {}
     for method, fit in REFERENCES.items():
-        found = []
+        result = []
         for seed, (train, test) in enumerate(halves(len(y), ASIDE_REPEATS[name], quick)):
             started = time.process_time()
             predict = fit(X[train], y[train], n_clusters, seed)
             seconds = time.process_time() - started
             cells = np.asarray(predict(X[test]))
             evidence = evidence_of(y[test], cells, n_clusters, n_classes)
-            found.append((evidence, mutual_info_score(y[test], cells), seconds))
-        evidence, information, seconds = np.array(found).T.tolist()
+            result.append((evidence, mutual_info_score(y[test], cells), seconds))
+        evidence, information, seconds = np.array(result).T.tolist()
         methods[method] = {
             "evidence": evidence,
             "information": information,
@@ -187,14 +187,14 @@ def measure_view(view: str, quick: bool) -> dict[str, Any]:
     labels = {key: np.unique(one[kept], return_inverse=True)[1] for key, one in given.items()}
     methods = {}
     for method, fit in REFERENCES.items():
-        found: dict[str, list[float]] = {key: [] for key in VIEWS}
+        result: dict[str, list[float]] = {key: [] for key in VIEWS}
         for seed, (train, test) in enumerate(halves(len(X), 1, quick)):
             cells = np.asarray(fit(X[train], labels[view][train], VIEW_CLUSTERS, seed)(X[test]))
             for key in VIEWS:
                 # The information of a table is too large by about its degrees of freedom over twice the rows.
                 freedom = (len(np.unique(cells)) - 1) * (len(np.unique(labels[key][test])) - 1)
-                found[key].append(mutual_info_score(labels[key][test], cells) - freedom / (2 * len(test)))
-        methods[method] = found
+                result[key].append(mutual_info_score(labels[key][test], cells) - freedom / (2 * len(test)))
+        methods[method] = result
     return {"methods": methods}
 
 
@@ -218,12 +218,12 @@ def figure(value: float, known: float | None, mark: str = "") -> str:
 
 def methods_of(cells: Cells, *keys: str) -> dict[str, Any]:
     """Methods that have been measured in some cells."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key in keys:
-        kept = cells.kept(key)
-        if kept is not None and kept["status"] == DONE:
-            found |= kept["methods"]
-    return found
+        ids = cells.kept(key)
+        if ids is not None and ids["status"] == DONE:
+            result |= ids["methods"]
+    return result
 
 
 def protocol_of(cells: Cells, data: str, n_clusters: int) -> dict[str, Any]:
@@ -237,17 +237,17 @@ def protocol_table(cells: Cells) -> Table:
     for method, (_, name) in VARIANTS.items():
         line, seconds = [method if name is None else f"{method} = {name}"], []
         for place, column in enumerate(columns):
-            found = measured[column]
-            if method not in found or DEFAULT not in found:
+            result = measured[column]
+            if method not in result or DEFAULT not in result:
                 line.append("")
                 continue
-            costs = found[method]["costs"]
-            ours = found[DEFAULT]["costs"][: len(costs)]
+            costs = result[method]["costs"]
+            ours = result[DEFAULT]["costs"][: len(costs)]
             worse = method != DEFAULT and paired_t_test(costs, ours, alternative="greater").p_value < LEVEL
             known = PUBLISHED[name][place] if name else None
             few = "" if len(costs) == 2 * PROTOCOL[column[0]][0] else f" [{len(costs)}]"
-            line.append(figure(found[method]["cost"], known, (" †" if worse else "") + few))
-            seconds.append(found[method]["seconds"])
+            line.append(figure(result[method]["cost"], known, (" †" if worse else "") + few))
+            seconds.append(result[method]["seconds"])
         lines.append((*line, f"{min(seconds):.2f} to {max(seconds):.2f}" if seconds else ""))
     return Table(
         ("method", "Letter, K=5", "Letter, K=10", "CoverType, K=5", "CoverType, K=10", "seconds"), lines
@@ -298,21 +298,21 @@ def speed_table(cells: Cells) -> Table:
 
 def protocol_verdict(cells: Cells, data: str, place: int) -> list[str]:
     """How the default does beside the thesis and beside what trials reached."""
-    found = []
+    result = []
     for number, n_clusters in enumerate(CLUSTERS):
         measured = protocol_of(cells, data, n_clusters)
         if DEFAULT not in measured:
             continue
         costs = np.array(measured[DEFAULT]["costs"])
         error = costs.std(ddof=1) / np.sqrt(len(costs))
-        known = [one[place + number] for one in PUBLISHED.values() if one[place + number] is not None]
+        known = [first[place + number] for first in PUBLISHED.values() if first[place + number] is not None]
         sought = WORTH[data][number]
         verb = "below" if costs.mean() <= sought else "not below"
-        found.append(
+        result.append(
             f"- {data}, {n_clusters} clusters: {costs.mean():.0f}, standard error {error:.0f}; the thesis has "
             f"{min(known):.0f}. The trials reached {sought} on other folds: this is {verb} it."
         )
-    return found
+    return result
 
 
 def runner_up(cells: Cells) -> list[str]:
@@ -339,7 +339,7 @@ def runner_up(cells: Cells) -> list[str]:
 
 
 def verdicts(cells: Cells) -> list[str]:
-    found = protocol_verdict(cells, "letter", 0) + protocol_verdict(cells, "covtype", 2)
+    result = protocol_verdict(cells, "letter", 0) + protocol_verdict(cells, "covtype", 2)
     for what in ("evidence", "information"):
         wins, losses = 0, []
         for name in ASIDE:
@@ -353,10 +353,10 @@ def verdicts(cells: Cells) -> list[str]:
                 if best != DEFAULT:
                     losses.append(f"{name} K={n_clusters} to {best} ({means[best] - means[DEFAULT]:.3f})")
         lost = f" It loses {', '.join(losses)}." if losses else ""
-        found.append(
+        result.append(
             f"- Sets not used in development: highest {what} in {wins} of {wins + len(losses)} cases.{lost}"
         )
-    return found
+    return result
 
 
 def report(cells: Cells) -> None:
@@ -377,22 +377,22 @@ def report(cells: Cells) -> None:
 
 def works(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:
     """Make all cells by their key, the slowest last."""
-    quick, found, slow = options.quick, {}, {}
-    fast = tuple(one for one in VARIANTS if one not in SLOW)
+    quick, result, slow = options.quick, {}, {}
+    fast = tuple(first for first in VARIANTS if first not in SLOW)
     for data in PROTOCOL:
         for n_clusters in CLUSTERS:
-            found[f"{data} | {n_clusters}"] = partial(measure_protocol, data, n_clusters, fast, quick)
+            result[f"{data} | {n_clusters}"] = partial(measure_protocol, data, n_clusters, fast, quick)
         slow[f"{data} | {CLUSTERS[0]} | slow"] = partial(measure_protocol, data, CLUSTERS[0], SLOW, quick)
     for n_rows, n_clusters, dtype in SPEED:
-        found[f"speed | {n_rows} | {n_clusters} | {dtype}"] = partial(
+        result[f"speed | {n_rows} | {n_clusters} | {dtype}"] = partial(
             measure_speed, n_rows, n_clusters, dtype, quick
         )
     for name in ASIDE:
         for n_clusters in CLUSTERS if name != "isolet" else CLUSTERS[-1:]:
-            found[f"aside | {name} | {n_clusters}"] = partial(measure_aside, name, n_clusters, quick)
+            result[f"aside | {name} | {n_clusters}"] = partial(measure_aside, name, n_clusters, quick)
     for view in VIEWS:
-        found[f"view | {view}"] = partial(measure_view, view, quick)
-    return found | slow
+        result[f"view | {view}"] = partial(measure_view, view, quick)
+    return result | slow
 
 
 def main() -> None:

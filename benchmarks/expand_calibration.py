@@ -70,9 +70,9 @@ def read(name: str, seed: int) -> tuple[Any, np.ndarray]:
         X = sp.csr_array(LtcTransformer().fit_transform(sp.csr_matrix(X, dtype=np.float64)))
     else:
         X = np.asarray(X, np.float64).reshape(len(y), -1)
-    kept = np.flatnonzero(np.bincount(y)[y] >= 6)
-    kept = np.sort(np.random.default_rng(seed).permutation(kept)[:MOST_ROWS])
-    return X[kept], np.unique(y[kept], return_inverse=True)[1]
+    ids = np.flatnonzero(np.bincount(y)[y] >= 6)
+    ids = np.sort(np.random.default_rng(seed).permutation(ids)[:MOST_ROWS])
+    return X[ids], np.unique(y[ids], return_inverse=True)[1]
 
 
 def calibration_error(proba: np.ndarray, right: np.ndarray) -> float:
@@ -104,18 +104,18 @@ def one_run(name: str, seed: int) -> Run:
     new = np.setdiff1d(np.arange(overlap.shape[1]), model.known_classes_)
     rows, columns = linear_sum_assignment(overlap[n_known:][:, new], maximize=True)
     match[n_known + rows] = new[columns]
-    found = {}
+    result = {}
     for name_of, temperature in (("before", (1.0, 1.0)), ("after", model.temperature_)):
         proba = model.group_model_._replace(temperature=temperature).proba(Z[pool])
         best = proba.argmax(axis=1)
         right, top = match[best] == truth[pool], proba.max(axis=1)
-        found[name_of] = right.mean(), top.mean(), calibration_error(top, right)
+        result[name_of] = right.mean(), top.mean(), calibration_error(top, right)
     return Run(
-        found["after"][0],
-        found["before"][1],
-        found["after"][1],
-        found["before"][2],
-        found["after"][2],
+        result["after"][0],
+        result["before"][1],
+        result["after"][1],
+        result["before"][2],
+        result["after"][2],
         *model.temperature_,
     )
 

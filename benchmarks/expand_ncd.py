@@ -68,8 +68,8 @@ def read(name: str, most_rows: int | None, rng: np.random.Generator) -> tuple[An
     test = data.extra.get("is_test") if data.extra else None
     test = rng.random(len(X)) < 1 / 3 if test is None else np.asarray(test, bool)
     if most_rows is not None and len(X) > most_rows:
-        kept = np.sort(rng.permutation(len(X))[:most_rows])
-        X, y, test = X[kept], y[kept], test[kept]
+        ids = np.sort(rng.permutation(len(X))[:most_rows])
+        X, y, test = X[ids], y[ids], test[ids]
     return X, y, test
 
 
@@ -158,8 +158,8 @@ def generalised_table(names: list[str], n_runs: int, most_rows: int | None) -> N
             mean = np.mean([run[method] for run in runs], axis=0)
             totals.setdefault(method, []).append(mean)
             print(f"| {name} | {method} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:.3f} |", flush=True)
-    own = [k for k, name in enumerate(names) if name in TASKS]
-    for title, chosen in (("mean", range(len(names))), ("mean of the other four sets", own)):
+    mine = [k for k, name in enumerate(names) if name in TASKS]
+    for title, chosen in (("mean", range(len(names))), ("mean of the other four sets", mine)):
         for method, means in totals.items():
             if len(chosen):
                 mean = np.mean([means[k] for k in chosen], axis=0)

@@ -39,18 +39,18 @@ def supervision() -> Any:
     titles = [f"<b>{SETS[name]}</b>" for name in SUPERVISED]
     figure = make_subplots(rows=1, cols=3, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04)
     for column, name in enumerate(SUPERVISED, start=1):
-        found = cells[f"supervision | {name} | {SPLITS}"]
+        result = cells[f"supervision | {name} | {SPLITS}"]
         for method, (title, color, marker) in LINES.items():
             figure.add_trace(
                 Scatter(
-                    x=found["numbers"], y=found["gains"][method], name=title, mode="lines+markers",
+                    x=result["numbers"], y=result["gains"][method], name=title, mode="lines+markers",
                     line={"color": color, "width": 3}, marker={"size": 10, "symbol": marker},
                     showlegend=column == 1,
                 ),
                 row=1, col=column,
             )  # fmt: skip
         figure.add_hline(y=0, line={"color": "#555555", "width": 1.5, "dash": "dot"}, row=1, col=column)
-        figure.update_xaxes(title_text="labelled classes", tickvals=found["numbers"], col=column)
+        figure.update_xaxes(title_text="labelled classes", tickvals=result["numbers"], col=column)
     figure.update_yaxes(title_text="NMI above plain k-means", tickformat="+.2f", col=1)
     style(figure, 1320, 500)
     return figure

@@ -98,28 +98,28 @@ def run_fit(folder: Path, name: str) -> dict[str, Any]:
     X = np.load(folder / "X.npy", mmap_mode="r")
     y, truth = np.load(folder / "y.npy"), np.load(folder / "truth.npy")
     small = slice(0, 3000)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if name in FITS:
         make = lambda: ExpandClusters(**FITS[name], random_state=0)  # noqa: E731
         make().set_params(batch_size=1000, n_init=1).fit(X[small], y[small])  # imports and compiled kernels
         with Peak() as peak:
             started = time.process_time()
             model = make().fit(X, y)
-            found["seconds"] = time.process_time() - started
+            result["seconds"] = time.process_time() - started
         labels = model.labels_
-        found["n_new"], found["choice"] = model.n_new_, " ".join(map(str, model.choice_.values()))
+        result["n_new"], result["choice"] = model.n_new_, " ".join(map(str, model.choice_.values()))
     else:
         n_init = int(name.split()[-2])
         MiniBatchKMeans(N_GROUPS, n_init=1, random_state=0).fit(X[small])
         with Peak() as peak:
             started = time.process_time()
             labels = MiniBatchKMeans(N_GROUPS, n_init=n_init, batch_size=8192, random_state=0).fit(X).labels_
-            found["seconds"] = time.process_time() - started
-        found["n_new"], found["choice"] = N_GROUPS, ""
+            result["seconds"] = time.process_time() - started
+        result["n_new"], result["choice"] = N_GROUPS, ""
     free = y < 0
-    found["memory"] = peak.largest / 1e6
-    found["accuracy"] = hungarian_accuracy(truth[free], labels[free])
-    return found
+    result["memory"] = peak.largest / 1e6
+    result["accuracy"] = hungarian_accuracy(truth[free], labels[free])
+    return result
 
 
 def separate(folder: Path, name: str) -> dict[str, Any]:
@@ -171,9 +171,9 @@ def report(n_rows: int, folder: Path) -> None:
     write_rows(folder, n_rows)
     lines = []
     for name in (*FITS, "MiniBatchKMeans, 1 start", "MiniBatchKMeans, 3 starts"):
-        found = separate(folder, name)
-        numbers = (found["seconds"], found["memory"], found["accuracy"], found["n_new"])
-        lines.append((name, *numbers, found["choice"]))
+        result = separate(folder, name)
+        numbers = (result["seconds"], result["memory"], result["accuracy"], result["n_new"])
+        lines.append((name, *numbers, result["choice"]))
     columns = ("fit", "seconds", "memory, MB", "accuracy", "new groups", "chosen")
     print(Table(columns, lines, ("", ".1f", ".0f", ".3f", "d", "")).to_markdown())
     size = n_rows // 20

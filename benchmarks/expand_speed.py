@@ -64,12 +64,12 @@ def gaussian_groups(size: tuple[int, int, int], seed: int = 0) -> tuple[np.ndarr
 
 def seconds(work: Callable[[], Any], turns: int) -> float:
     """Processor seconds of the best of some turns."""
-    found = []
+    result = []
     for _ in range(turns):
         started = time.process_time()
         work()
-        found.append(time.process_time() - started)
-    return min(found)
+        result.append(time.process_time() - started)
+    return min(result)
 
 
 def peers() -> dict[str, Callable[[], Any]]:
@@ -117,7 +117,7 @@ def translated(check: Callable[..., Any]) -> Callable[..., Any]:
 
 def peer_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
     X, y = gaussian_groups(size)
-    own = {
+    mine = {
         "WithinClassTransform": WithinClassTransform(),
         "FisherTransform": FisherTransform(),
         "GaussianTransform": GaussianTransform(),
@@ -127,7 +127,7 @@ def peer_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
     }
     lines: list[tuple[Any, ...]] = [
         (name, f"{seconds(partial(model.fit, X, y), turns):.3f}", model.n_iter_)
-        for name, model in own.items()
+        for name, model in mine.items()
     ]
     for name, make in peers().items():
         try:
@@ -180,8 +180,8 @@ def solve_plainly(X: np.ndarray, y: np.ndarray, gamma: float, solver: str) -> An
     means = np.array([X[y == k].mean(axis=0) for k in np.unique(y)])
     A = cp.Variable((width, width), PSD=True)
     towards = A @ means.T
-    own = cp.sum(cp.multiply(means.T, towards), axis=0) / 2
-    scores = X @ towards - np.ones((len(X), 1)) @ cp.reshape(own, (1, len(means)), order="C")
+    mine = cp.sum(cp.multiply(means.T, towards), axis=0) / 2
+    scores = X @ towards - np.ones((len(X), 1)) @ cp.reshape(mine, (1, len(means)), order="C")
     labelled = cp.sum(cp.multiply(scores, np.eye(len(means))[y]))
     loss = (cp.sum(cp.log_sum_exp(scores, axis=1)) - labelled) / len(X)
     problem = cp.Problem(cp.Minimize(gamma * cp.sum_squares(A - np.eye(width)) + loss))
@@ -239,13 +239,13 @@ def slope(points: list[Point], what: str) -> str:
     x = np.log([getattr(point, what) for point in points])
     each = np.log([point.gaussian / point.iterations for point in points])
     within = np.log([point.within for point in points])
-    slopes = [np.polyfit(x, np.asarray(one), 1)[0] for one in (each, within)]
+    slopes = [np.polyfit(x, np.asarray(first), 1)[0] for first in (each, within)]
     return (
         f"in {what}: {slopes[0]:.2f} an iteration of GaussianTransform, {slopes[1]:.2f} WithinClassTransform"
     )
 
 
-def draw(found: dict[str, list[Point]], png: Path) -> None:
+def draw(result: dict[str, list[Point]], png: Path) -> None:
     """Draw seconds against rows, classes and features, on logarithmic axes."""
     from plotly.graph_objects import Scatter
     from plotly.subplots import make_subplots
@@ -259,9 +259,9 @@ def draw(found: dict[str, list[Point]], png: Path) -> None:
         )
     ]
     figure = make_subplots(
-        rows=1, cols=len(found), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04
+        rows=1, cols=len(result), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04
     )
-    for column, (what, points) in enumerate(found.items(), start=1):
+    for column, (what, points) in enumerate(result.items(), start=1):
         sizes = [getattr(p, what) for p in points]
         for name, field, color, marker in (
             ("GaussianTransform, certified to 1e-6", "gaussian", BLUE, "circle"),
@@ -328,7 +328,7 @@ def report(quick: bool, png: Path | None) -> None:
         what: growth([(n // shrink, k, p) for n, k, p in sizes], turns) for what, sizes in GROWTH.items()
     }
     columns = ("rows", "classes", "features", "WithinClassTransform, s", "GaussianTransform, s", "iterations")
-    points = [tuple(point) for one in found.values() for point in one]
+    points = [tuple(point) for first in found.values() for point in first]
     print(f"\nGrowth:\n\n{Table(columns, points, (',d', 'd', 'd', '.3f', '.3f', 'd')).to_markdown()}")
     print(
         f"\nSlopes on logarithmic axes (1 is linear) {'; '.join(slope(p, what) for what, p in found.items())}."

@@ -90,8 +90,8 @@ methods, not a target.
 def small(rows: Rows) -> Rows:
     """Take a part of the rows for --quick: some rows of nine classes."""
     order = np.random.default_rng(0).permutation(int(rows.y.max()) + 1)
-    kept = np.isin(rows.y, order[:9])
-    ids = np.flatnonzero(kept)
+    rest = np.isin(rows.y, order[:9])
+    ids = np.flatnonzero(rest)
     ids = np.sort(np.random.default_rng(0).permutation(ids)[:QUICK_ROWS])
     full = None if rows.full is None else rows.full[ids]
     return Rows(rows.X[ids], np.unique(rows.y[ids], return_inverse=True)[1], full)
@@ -106,7 +106,7 @@ def measure_classes(name: str, group: str, splits: int, options: argparse.Namesp
     started = time.perf_counter()
     starts = QUICK_STARTS if options.quick else STARTS
     found = measure_group(group, rows_for(name, options), SOURCES[name].unit, splits, starts)
-    best = max(float(np.mean(one["nmi"])) for one in found.values())
+    best = max(float(np.mean(first["nmi"])) for first in found.values())
     return {"methods": found, "best_nmi": best, "seconds": time.perf_counter() - started}
 
 
@@ -147,13 +147,13 @@ def measure_unlabelled(name: str, splits: int, options: argparse.Namespace) -> d
         lines = []
         for seed in range(splits):
             split = split_classes(rows.y, seed)
-            kept = np.concatenate([split.train, split.test])
+            ids = np.concatenate([split.train, split.test])
             y, n_new = hidden(rows, split)
             started = time.perf_counter()
             model = ExpandClusters(
                 "gaussian", "kmeans", n_new=n_new, pool="new", scale="common", n_init=STARTS, n_rounds=rounds,
                 random_state=seed,
-            ).fit(rows.X[kept], y[kept])  # fmt: skip
+            ).fit(rows.X[ids], y[ids])  # fmt: skip
             labels = model.labels_[len(split.train) :].astype(str)
             lines.append(run_labels(labels, rows.y[split.test], time.perf_counter() - started))
         found[str(rounds)] = {key: [line[key] for line in lines] for key in lines[0]}
@@ -212,19 +212,19 @@ def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def keys(names: list[str], splits: int) -> list[str]:
     """Names of all cells: the main tables by group of methods, then the smaller tables."""
-    found = []
+    result = []
     for group in GROUPS:
         for name in names:
             applies = {"spherical": SOURCES[name].unit, GAMMA: name in NON_NEGATIVE}
             if applies.get(group, True):
-                found.append(f"classes | {name} | {group} | {splits}")
-    found += [f"view | {view} | {VIEW_SPLITS}" for view in VIEWS if "isolet" in names]
-    found += [f"unlabelled | {name} | {splits}" for name in WITH_UNLABELLED if name in names]
-    found += [
+                result.append(f"classes | {name} | {group} | {splits}")
+    result += [f"view | {view} | {VIEW_SPLITS}" for view in VIEWS if "isolet" in names]
+    result += [f"unlabelled | {name} | {splits}" for name in WITH_UNLABELLED if name in names]
+    result += [
         f"reduced | {name} | {splits}"
         for name in names if SOURCES[name].published in published_in.REDUCED and not SOURCES[name].unit
     ]  # fmt: skip
-    return found + [f"supervision | {name} | {splits}" for name in SUPERVISED if name.split()[0] in names]
+    return result + [f"supervision | {name} | {splits}" for name in SUPERVISED if name.split()[0] in names]
 
 
 def report(cells: Cells, names: list[str], splits: int) -> None:
@@ -237,7 +237,9 @@ def report(cells: Cells, names: list[str], splits: int) -> None:
         if found is None or found["status"] != DONE:
             stem = key.rpartition(" | ")[0]
             fewer = [
-                n for n in range(1, splits) if (one := cells.kept(f"{stem} | {n}")) and one["status"] == DONE
+                n
+                for n in range(1, splits)
+                if (first := cells.kept(f"{stem} | {n}")) and first["status"] == DONE
             ]
             why = "" if found is None else f" ({summary(found)})"
             why = f" ({max(fewer)} splits so far)" if fewer else why

@@ -28,19 +28,19 @@ def without(methods: tuple[str, ...]) -> str:
     return f"; without {', '.join(absent)}" if absent else ""
 
 
-def improvement(found: Found, names: list[str], method: str) -> str:
+def improvement(result: Found, names: list[str], method: str) -> str:
     """Mean relative improvement over GM, as the thesis reports it."""
     parts = []
     for what, head in (("nmi", "NMI"), ("ari", "ARI")):
-        ratio = [found.number(n, method, what) / found.number(n, "GM", what) - 1 for n in names]
+        ratio = [result.number(n, method, what) / result.number(n, "GM", what) - 1 for n in names]
         parts.append(f"{np.mean(ratio):+.0%} {head}")
     return f"{method} {', '.join(parts)}"
 
 
-def claim_counts(found: Found, names: list[str]) -> str:
-    methods = measured(found, names, COMPARED)
-    won = sum(found.best(n, methods) in PROPOSED for n in names)
-    besides = sum(found.best(n, (*methods, "WithinClass")) in PROPOSED for n in names)
+def claim_counts(result: Found, names: list[str]) -> str:
+    methods = measured(result, names, COMPARED)
+    won = sum(result.best(n, methods) in PROPOSED for n in names)
+    besides = sum(result.best(n, (*methods, "WithinClass")) in PROPOSED for n in names)
     return (
         f"A proposed method ({', '.join(PROPOSED)}) is best on most sets (19 of 23): on {won} of {len(names)}; with "
         f"WithinClass among the baselines on {besides} of {len(names)}{without(methods)}."
@@ -67,9 +67,9 @@ def claim_text(found: Found, names: list[str]) -> str:
     )
 
 
-def claim_features(found: Found, names: list[str]) -> str:
+def claim_features(result: Found, names: list[str]) -> str:
     groups = [[n for n in part if n in names] for part in (HOG_SETS, STATISTICS_SETS)]
-    first, second = (gain(found, g, "TCS-GM") - gain(found, g, "TCS-GM-L2") for g in groups)
+    first, second = (gain(result, g, "TCS-GM") - gain(result, g, "TCS-GM-L2") for g in groups)
     return (
         "TCS-GM suits HOG features, TCS-GM-L2 statistics of pixels: "
         f"{verdict(first > 0 > second)}; TCS-GM minus TCS-GM-L2 is {first:+.3f} and {second:+.3f} NMI."
@@ -105,11 +105,11 @@ def claim_margin(found: Found, names: list[str]) -> str:
     )
 
 
-def claims(found: Found, names: list[str]) -> list[str]:
+def claims(result: Found, names: list[str]) -> list[str]:
     """One line for each claim of the thesis; claims about sets that are not measured are left out."""
     by = domains(names)
     plain = [n for n in names if not SOURCES[n].unit]
-    lines = [claim_counts(found, plain)]
+    lines = [claim_counts(result, plain)]
     for domain, wanted, text, gained in (
         ("time series", ("TCS-CS", "TCS-GM-L2"), "TCS-CS or TCS-GM-L2 is best on time series", "+17% NMI, +32% ARI"),
         (
@@ -120,17 +120,17 @@ def claims(found: Found, names: list[str]) -> list[str]:
         ("speech", ("TCS-CS",), "TCS-CS is best on speech", "TCS-CS +28% NMI, +50% ARI with WSJ, +5% NMI on Isolet"),
     ):  # fmt: skip
         if domain in by:
-            lines.append(claim_domain(found, by[domain], wanted, text, gained))
+            lines.append(claim_domain(result, by[domain], wanted, text, gained))
     if "lfw" in names:
-        lines.append(claim_domain(found, ["lfw"], ("TCS-CS",), "TCS-CS is best on LFW", "+36% NMI"))
+        lines.append(claim_domain(result, ["lfw"], ("TCS-CS",), "TCS-CS is best on LFW", "+36% NMI"))
     if "text" in by:
-        lines.append(claim_text(found, by["text"]))
+        lines.append(claim_text(result, by["text"]))
     if set(HOG_SETS) & set(names) and set(STATISTICS_SETS) & set(names):
-        lines.append(claim_features(found, names))
-    if "unit text" in by and measured(found, by["unit text"], ("TCS-VM",)):
-        lines.append(claim_sphere(found, by["unit text"]))
-    if found.complete(plain, ("LMNN",)):
-        lines.append(claim_neighbours(found, plain))
-    if found.complete(plain, ("TCS-MM",)):
-        lines.append(claim_margin(found, plain))
+        lines.append(claim_features(result, names))
+    if "unit text" in by and measured(result, by["unit text"], ("TCS-VM",)):
+        lines.append(claim_sphere(result, by["unit text"]))
+    if result.complete(plain, ("LMNN",)):
+        lines.append(claim_neighbours(result, plain))
+    if result.complete(plain, ("TCS-MM",)):
+        lines.append(claim_margin(result, plain))
     return lines

@@ -20,7 +20,7 @@ from arbora.datasets import load
 from arbora.text import LtcTransformer
 
 MOST_ROWS = 4000
-MOST_DIMS, REDUCED_DIMS = 200, 30
+MAX_DIMS, REDUCED_DIMS = 200, 30
 _LONGEST = 500  # frames of a sequence; one sequence of Auslan is ten times as long as all others
 _FEWEST_ROWS = 5  # of a class
 
@@ -67,17 +67,17 @@ def images(name: str, shape: tuple[int, int], cell: int, *, transpose: bool = Fa
     """HOG with 9 orientations and blocks of 2 x 2 cells."""
     data = load(name)
     X = np.asarray(data.X, np.float64)
-    kept = draw(len(X), MOST_ROWS)
-    return hog_features(X[kept], shape, cell, transpose), np.asarray(data.y)[kept]
+    ids = draw(len(X), MOST_ROWS)
+    return hog_features(X[ids], shape, cell, transpose), np.asarray(data.y)[ids]
 
 
 def hog_features(X: Any, shape: tuple[int, int], cell: int, transpose: bool) -> np.ndarray:
     from skimage.feature import hog
 
-    found = []
+    result = []
     for row in X:
         image = row.reshape(shape).T if transpose else row.reshape(shape)
-        found.append(
+        result.append(
             hog(
                 image,
                 orientations=9,
@@ -86,13 +86,13 @@ def hog_features(X: Any, shape: tuple[int, int], cell: int, transpose: bool) -> 
                 block_norm="L2-Hys",
             )
         )
-    return np.array(found)
+    return np.array(result)
 
 
 def spectra(name: str, n_frequencies: int) -> tuple[Any, Any]:
     """Magnitudes of the leading Fourier coefficients of each channel, channels of unit deviation."""
     data = load(name)
-    sequences = [np.nan_to_num(np.asarray(one, np.float64))[:_LONGEST] for one in data.X]
+    sequences = [np.nan_to_num(np.asarray(first, np.float64))[:_LONGEST] for first in data.X]
     frames = np.vstack(sequences)
     mean, deviation = frames.mean(axis=0), np.maximum(frames.std(axis=0), 1e-9)
     rows = []
@@ -153,7 +153,7 @@ SOURCES: dict[str, Source] = {
 
 def reduced(X: Any, unit: bool) -> Any:
     """Reduce more than 200 features by a truncated SVD, dense rows centred first; divide by lengths on request."""
-    if X.shape[1] > MOST_DIMS:
+    if X.shape[1] > MAX_DIMS:
         X = X if sp.issparse(X) else X - X.mean(axis=0)
         X = TruncatedSVD(REDUCED_DIMS, random_state=0).fit_transform(X)
     return normalize(X) if unit else X
@@ -165,8 +165,8 @@ def rows_of(name: str, cache: Path, *, full: bool = False) -> Rows:
     source = SOURCES[name]
     if full or not path.exists():
         X, y = source.read()
-        kept = draw(X.shape[0], MOST_ROWS)
-        X, codes = X[kept], np.unique(np.asarray(y).astype(str), return_inverse=True)[1][kept]
+        ids = draw(X.shape[0], MOST_ROWS)
+        X, codes = X[ids], np.unique(np.asarray(y).astype(str), return_inverse=True)[1][ids]
         often = np.bincount(codes)[codes] >= _FEWEST_ROWS
         X, codes = X[often], np.unique(codes[often], return_inverse=True)[1]
         Z = np.asarray(reduced(X, source.unit), np.float64)

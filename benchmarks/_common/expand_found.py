@@ -23,9 +23,9 @@ class Found:
             line: dict[str, dict[str, Any]] = {}
             for group in GROUPS:
                 for n in range(splits, 0, -1):  # a cell with fewer splits counts until there is a whole one
-                    one = cells.kept(f"classes | {name} | {group} | {n}")
-                    if one is not None and one["status"] == DONE:
-                        line.update(one["methods"])
+                    first = cells.kept(f"classes | {name} | {group} | {n}")
+                    if first is not None and first["status"] == DONE:
+                        line.update(first["methods"])
                         break
             self.scores[name] = line
 
@@ -42,19 +42,19 @@ class Found:
 
 
 def domains(names: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(SOURCES[name].domain, []).append(name)
-    return found
+        result.setdefault(SOURCES[name].domain, []).append(name)
+    return result
 
 
-def gain(found: Found, names: list[str], method: str, what: str = "nmi") -> float:
-    return float(np.mean([found.number(n, method, what) - found.number(n, "GM", what) for n in names]))
+def gain(result: Found, names: list[str], method: str, what: str = "nmi") -> float:
+    return float(np.mean([result.number(n, method, what) - result.number(n, "GM", what) for n in names]))
 
 
-def measured(found: Found, names: list[str], methods: tuple[str, ...]) -> tuple[str, ...]:
+def measured(result: Found, names: list[str], methods: tuple[str, ...]) -> tuple[str, ...]:
     """Methods that have been measured on all of the sets."""
-    return tuple(m for m in methods if all(m in found.scores[n] for n in names))
+    return tuple(m for m in methods if all(m in result.scores[n] for n in names))
 
 
 def ranked(found: Found, names: list[str], methods: tuple[str, ...]) -> str:

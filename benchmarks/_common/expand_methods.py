@@ -112,7 +112,7 @@ class Scores(NamedTuple):
 
 def cluster(Z: np.ndarray, y: np.ndarray, starts: int, seed: int, spherical: bool = False) -> Scores:
     """Cluster rows into as many clusters as they have classes, from several starts."""
-    n_clusters, found = len(np.unique(y)), []
+    n_clusters, result = len(np.unique(y)), []
     for start in range(starts):
         state = 1000 * seed + start
         if spherical:
@@ -121,8 +121,8 @@ def cluster(Z: np.ndarray, y: np.ndarray, starts: int, seed: int, spherical: boo
         else:
             means = KMeans(n_clusters, n_init=1, random_state=state).fit(Z)
             labels, objective = means.labels_, -float(means.inertia_)
-        found.append((objective, normalized_mutual_info_score(y, labels), adjusted_rand_score(y, labels)))
-    best, mean = max(found), np.mean(found, axis=0)
+        result.append((objective, normalized_mutual_info_score(y, labels), adjusted_rand_score(y, labels)))
+    best, mean = max(result), np.mean(result, axis=0)
     return Scores(best[1], best[2], float(mean[1]), float(mean[2]))
 
 
@@ -183,16 +183,16 @@ def run_prior(rows: Rows, split: Split, seed: int) -> dict[str, Any]:
     """Mixture with a prior that the groups share; it clusters by itself and has no strength to choose."""
     from arbora.expand import BayesianPriorMixture
 
-    kept = np.concatenate([split.train, split.test])
+    ids = np.concatenate([split.train, split.test])
     (y, n_new), started = hidden(rows, split), time.perf_counter()
-    model = BayesianPriorMixture(n_new=n_new, pool="new", random_state=seed).fit(rows.X[kept], y[kept])
+    model = BayesianPriorMixture(n_new=n_new, pool="new", random_state=seed).fit(rows.X[ids], y[ids])
     labels = model.labels_[len(split.train) :].astype(str)
     return run_labels(labels, rows.y[split.test], time.perf_counter() - started, strength=None, tried=[])
 
 
 def measure_group(group: str, rows: Rows, unit: bool, splits: int, starts: int) -> dict[str, Any]:
     """All splits of all methods of a group: lists by split."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in GROUPS[group]:
         lines = []
         for seed in range(splits):
@@ -203,5 +203,5 @@ def measure_group(group: str, rows: Rows, unit: bool, splits: int, starts: int) 
                 lines.append(run_prior(rows, split, seed))
             else:
                 lines.append(run_split(METHODS[name], rows, split, seed, starts))
-        found[name] = {key: [line[key] for line in lines] for key in lines[0]}
-    return found
+        result[name] = {key: [line[key] for line in lines] for key in lines[0]}
+    return result

@@ -145,13 +145,13 @@ REDUCED: dict[str, tuple[Pair, Pair]] = {
 
 
 def _by_method() -> dict[str, dict[str, Pair]]:
-    found: dict[str, dict[str, Pair]] = {}
+    result: dict[str, dict[str, Pair]] = {}
     for order, rows in ((_ORDER, _ROWS), (_UNIT_ORDER, _UNIT_ROWS)):
         for name, (nmi, ari) in rows.items():
-            found[name] = dict(zip(order, zip(nmi, ari, strict=True), strict=True))
+            result[name] = dict(zip(order, zip(nmi, ari, strict=True), strict=True))
     for name, pair in _MAX_MARGIN.items():
-        found[name]["TCS-MM"] = pair
-    return found
+        result[name]["TCS-MM"] = pair
+    return result
 
 
 FIGURES = _by_method()

@@ -74,11 +74,11 @@ def test_sound_answers(name, case):
         with pytest.raises(ValueError, match="select features"):
             make(name).fit(X, y)
         return
-    found = answer(name, X, y)
-    assert found.shape[0] == 7
-    assert np.isfinite(found).all()
+    result = answer(name, X, y)
+    assert result.shape[0] == 7
+    assert np.isfinite(result).all()
     if name in CLUSTERERS:
-        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+        np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [*TRANSFORMERS, *CLUSTERERS])
@@ -134,9 +134,9 @@ def test_labelled_rows_keep_their_groups_whatever_the_rows():
             model = expand.ExpandClusters("within", "kmeans", scale="common", n_new=2, random_state=0).fit(
                 X, y
             )
-        kept = np.array([not (label is None or label != label or label == -1) for label in list(y)])
-        assert [str(label) for label in model.labels_[kept]] == [
-            str(label if isinstance(label, str) else int(label)) for label in np.asarray(y, object)[kept]
+        ids = np.array([not (label is None or label != label or label == -1) for label in list(y)])
+        assert [str(label) for label in model.labels_[ids]] == [
+            str(label if isinstance(label, str) else int(label)) for label in np.asarray(y, object)[ids]
         ]
 
 

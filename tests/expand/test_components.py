@@ -19,29 +19,29 @@ def problem(n_rows=25, n_dims=4, n_groups=3, n_references=10, alpha=0.1, seed=0)
 
 
 def test_value_is_that_of_the_definition():
-    given, A = problem(), np.random.default_rng(1).normal(size=(2, 4))
+    inputs, A = problem(), np.random.default_rng(1).normal(size=(2, 4))
     value = 0.1 * np.sum(A**2)
-    for i, (x, c) in enumerate(zip(given.X, given.codes, strict=True)):
-        others = [j for j in given.references if j != i]
-        kernel = np.array([np.exp(-np.sum((A @ (x - given.X[j])) ** 2)) for j in others])
-        right = kernel[given.codes[others] == c].sum() / kernel.sum()
-        value -= given.share[i] * np.log(0.99 * right + 0.01 / 3)
-    assert given.value_and_gradient(A.ravel())[0] == pytest.approx(value, rel=1e-12)
+    for i, (x, c) in enumerate(zip(inputs.X, inputs.codes, strict=True)):
+        others = [j for j in inputs.references if j != i]
+        kernel = np.array([np.exp(-np.sum((A @ (x - inputs.X[j])) ** 2)) for j in others])
+        right = kernel[inputs.codes[others] == c].sum() / kernel.sum()
+        value -= inputs.share[i] * np.log(0.99 * right + 0.01 / 3)
+    assert inputs.value_and_gradient(A.ravel())[0] == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 4])
 def test_gradient_by_differences(n_components):
-    given = problem()
+    inputs = problem()
     flat = np.random.default_rng(2).normal(size=n_components * 4)
-    numeric = approx_fprime(flat, lambda x: given.value_and_gradient(x)[0], 1e-7)
-    np.testing.assert_allclose(given.value_and_gradient(flat)[1], numeric, rtol=1e-4, atol=1e-6)
+    numeric = approx_fprime(flat, lambda x: inputs.value_and_gradient(x)[0], 1e-7)
+    np.testing.assert_allclose(inputs.value_and_gradient(flat)[1], numeric, rtol=1e-4, atol=1e-6)
 
 
 def test_blocks_of_rows_do_not_matter(monkeypatch):
-    given, flat = problem(), np.random.default_rng(2).normal(size=8)
-    whole = given.value_and_gradient(flat)
+    inputs, flat = problem(), np.random.default_rng(2).normal(size=8)
+    whole = inputs.value_and_gradient(flat)
     monkeypatch.setattr("arbora.expand.components._ENTRIES_AT_ONCE", 40)
-    parts = given.value_and_gradient(flat)
+    parts = inputs.value_and_gradient(flat)
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9, atol=1e-12)
 

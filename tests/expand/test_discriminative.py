@@ -117,12 +117,12 @@ def test_entropy_factor_is_entropy_for_many_rows():
     information = entropy(p.sum(axis=1)) + entropy(p.sum(axis=0)) - entropy(p)
     errors = []
     for n in (1e3, 1e5, 1e7):
-        found = -cost_of_counts(n * p.T, labels, 1.0, alpha) / n
+        result = -cost_of_counts(n * p.T, labels, 1.0, alpha) / n
         # N log N - N for each log Gamma: the thesis drops the -N, which is constant, a N in all
         limit = (
             information - entropy(p.sum(axis=0)) + alpha * entropy(p.sum(axis=1)) - alpha * np.log(n) + alpha
         )
-        errors.append(abs(found - limit))
+        errors.append(abs(result - limit))
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
     assert errors[2] < 1e-4
 
@@ -133,14 +133,14 @@ def test_rows_without_labels_matter_to_density_models_only():
     extra = np.vstack([extra, 2 * X.mean(axis=0) - extra])  # the mean of all rows stays
     both = np.vstack([X, extra])
     labels = np.append(y, np.full(200, None))
-    kept = {"random_state": 0, "scale": None}
+    ids = {"random_state": 0, "scale": None}
     for regularizer in ("l2", "entropy"):
-        alone = DiscriminativeClustering(3, regularizer=regularizer, **kept).fit(X, y)
-        mixed = DiscriminativeClustering(3, regularizer=regularizer, **kept).fit(both, labels)
+        alone = DiscriminativeClustering(3, regularizer=regularizer, **ids).fit(X, y)
+        mixed = DiscriminativeClustering(3, regularizer=regularizer, **ids).fit(both, labels)
         # rounding may number the clusters in another order
         assert adjusted_rand_score(alone.labels_, mixed.labels_[: len(X)]) == 1
         assert len(mixed.labels_) == len(both)
-    model = DiscriminativeClustering(3, cells="prototype", regularizer="vq", alpha=100.0, **kept).fit(
+    model = DiscriminativeClustering(3, cells="prototype", regularizer="vq", alpha=100.0, **ids).fit(
         both, labels
     )
     assert len(np.unique(model.labels_[len(X) :])) == 2
@@ -259,33 +259,35 @@ def test_labels_that_fit_did_not_see(fitted):
 
 def test_contingency_table(fitted):
     model, X, y = fitted
-    found = model.contingency_table(X, y)
-    test = chi2_contingency(found.counts, correction=False)
-    np.testing.assert_allclose(found.expected, test.expected_freq)
-    assert found.p_value == pytest.approx(test.pvalue, rel=1e-6)
-    one = (found.counts[0, 0] - found.expected[0, 0]) / np.sqrt(
-        found.expected[0, 0] * (1 - found.counts[0].mean() * 2 / 800) * (1 - found.counts[:, 0].sum() / 800)
+    result = model.contingency_table(X, y)
+    test = chi2_contingency(result.counts, correction=False)
+    np.testing.assert_allclose(result.expected, test.expected_freq)
+    assert result.p_value == pytest.approx(test.pvalue, rel=1e-6)
+    first = (result.counts[0, 0] - result.expected[0, 0]) / np.sqrt(
+        result.expected[0, 0]
+        * (1 - result.counts[0].mean() * 2 / 800)
+        * (1 - result.counts[:, 0].sum() / 800)
     )
-    assert found.residuals[0, 0] == pytest.approx(one)
-    np.testing.assert_allclose(found.residuals.sum(axis=1), 0, atol=1e-9)  # two labels
-    assert found.to_table("shares").to_frame().shape == (3, 4)
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    assert result.residuals[0, 0] == pytest.approx(first)
+    np.testing.assert_allclose(result.residuals.sum(axis=1), 0, atol=1e-9)  # two labels
+    assert result.to_table("shares").to_frame().shape == (3, 4)
+    np.testing.assert_allclose(result.shares.sum(axis=1), 1.0)
     with pytest.raises(ValueError, match="residuals"):
-        found.to_table("percent")
+        result.to_table("percent")
 
 
 def test_mutual_information_and_its_interval(fitted):
     model, X, y = fitted
-    found = model.mutual_information(X, y)
-    assert found.value == pytest.approx(mutual_info_score(y, model.predict(X)))
-    assert 0 < found.low < found.value < found.high
+    result = model.mutual_information(X, y)
+    assert result.value == pytest.approx(mutual_info_score(y, model.predict(X)))
+    assert 0 < result.low < result.value < result.high
     # The interval covers the truth about as often as it says.
     p, rng, inside = np.array([[0.35, 0.15], [0.15, 0.35]]), np.random.default_rng(0), 0
     truth = float((p * np.log(p / 0.25)).sum())
     for _ in range(200):
         table = rng.multinomial(300, p.ravel()).reshape(2, 2)
-        one = information_interval(table, level=0.9, n_resamples=200, rng=rng)
-        inside += one.low <= truth <= one.high
+        first = information_interval(table, level=0.9, n_resamples=200, rng=rng)
+        inside += first.low <= truth <= first.high
     assert 160 <= inside <= 195
 
 
@@ -411,5 +413,5 @@ def test_a_measurement_as_label_is_pointed_out():
 def test_clusters_without_rows_are_dropped():
     rows = Rows(np.array([[-1.0], [1.0]]))
     W, b = np.array([[-1.0], [0.0], [1.0]]), np.array([0.0, -5.0, 0.0])
-    found = fitting.Solution(W, b, None, None, 0.0, Monitor(0.0, 1), [0.0])
-    assert fitting.without_empty(found, rows).W.tolist() == [[-1.0], [1.0]]
+    result = fitting.Solution(W, b, None, None, 0.0, Monitor(0.0, 1), [0.0])
+    assert fitting.without_empty(result, rows).W.tolist() == [[-1.0], [1.0]]

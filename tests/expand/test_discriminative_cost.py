@@ -83,8 +83,8 @@ def test_objective_of_linear_cells_by_definition(regularizer):
     means, rho = (Y.T @ Z) / Y.sum(axis=0)[:, None], Y.mean(axis=0)
     vq, mog = density_terms(problem, Y, means, rho)
     extra = {"l2": 0.37 / 2 * (W**2).sum(), "vq": vq, "mog": mog}
-    found = linear_gradient(theta, problem, problem.rows.squares())[0]
-    assert found == pytest.approx(expected + extra.get(regularizer, 0.0), rel=1e-10)
+    result = linear_gradient(theta, problem, problem.rows.squares())[0]
+    assert result == pytest.approx(expected + extra.get(regularizer, 0.0), rel=1e-10)
 
 
 @pytest.mark.parametrize("regularizer", ["vq", "mog"])
@@ -95,17 +95,17 @@ def test_objective_of_prototypes_by_definition(regularizer):
     plain = prototype_gradient(M.ravel(), problem._replace(regularizer=None), 0.0, 0.7)[0]
     vq, mog = density_terms(problem, None, M, softmax(beta))
     theta = np.append(M.ravel(), beta) if regularizer == "mog" else M.ravel()
-    found = prototype_gradient(theta, problem, problem.rows.squares(), 0.7)[0]
-    assert found - plain == pytest.approx(vq if regularizer == "vq" else mog, rel=1e-10)
+    result = prototype_gradient(theta, problem, problem.rows.squares(), 0.7)[0]
+    assert result - plain == pytest.approx(vq if regularizer == "vq" else mog, rel=1e-10)
 
 
 def test_memberships_that_do_not_fit_are_computed_twice(monkeypatch):
     problem, theta = problem_of("vq"), np.random.default_rng(1).normal(size=12)
     expected = linear_gradient(theta, problem, 1.0)
-    monkeypatch.setattr(cost_module, "MOST_KEPT", 0)
-    found = linear_gradient(theta, problem, 1.0)
-    assert found[0] == expected[0]
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+    monkeypatch.setattr(cost_module, "MAX_KEPT", 0)
+    result = linear_gradient(theta, problem, 1.0)
+    assert result[0] == expected[0]
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-12)
 
 
 def test_rows_in_a_file_are_those_in_memory(tmp_path):
@@ -117,12 +117,12 @@ def test_rows_in_a_file_are_those_in_memory(tmp_path):
     assert lazy.scaling is not None
     assert copied.scaling is None
     W, b, Q = np.eye(2, 3) + 0.5, np.ones(2), np.random.default_rng(1).normal(size=(40, 2))
-    for one in (lazy, Rows(sp.csr_array(X), scaling)):
+    for first in (lazy, Rows(sp.csr_array(X), scaling)):
         np.testing.assert_allclose(
-            one.scores(slice(0, 40), W, b), copied.scores(slice(0, 40), W, b), atol=1e-10
+            first.scores(slice(0, 40), W, b), copied.scores(slice(0, 40), W, b), atol=1e-10
         )
-        np.testing.assert_allclose(one.back(slice(0, 40), Q), copied.back(slice(0, 40), Q), atol=1e-9)
-        assert one.squares() == pytest.approx(copied.squares(), rel=1e-9)
+        np.testing.assert_allclose(first.back(slice(0, 40), Q), copied.back(slice(0, 40), Q), atol=1e-9)
+        assert first.squares() == pytest.approx(copied.squares(), rel=1e-9)
     assert np.all(copied.X[:, 2] == 0)  # a constant feature
 
 
@@ -180,8 +180,8 @@ def test_linear_cells_are_cells_of_prototypes_and_back(n_clusters):
     M = prototypes_of(W, b, 0.8)
     again = prototype_scores(M, 0.8)
     Z = 3 * rng.normal(size=(200, 4))
-    expected, found = softmax(Z @ W.T + b, axis=1), softmax(Z @ again[0].T + again[1], axis=1)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    expected, result = softmax(Z @ W.T + b, axis=1), softmax(Z @ again[0].T + again[1], axis=1)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
     nearest = ((Z[:, None] - M) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(nearest, expected.argmax(axis=1))
     with pytest.raises(ValueError, match="at most 5"):
@@ -201,7 +201,7 @@ def test_energy_of_annealing_is_its_numpy_twin(kind):
     """Without steps the kernel returns the energy of its start."""
     Z, codes, M, tables = annealing_problem()
     strength = 0.6
-    found = anneal(Z, codes, M.copy(), *tables, kind, strength, 1.0, 0, 0, 1.0, np.random.default_rng(0))
+    result = anneal(Z, codes, M.copy(), *tables, kind, strength, 1.0, 0, 0, 1.0, np.random.default_rng(0))
     D = ((Z[:, None] - M) ** 2).sum(axis=2)
     cells = D.argmin(axis=1)
     counts = np.array([[np.sum((codes[:, 0] == c) & (cells == j)) for j in range(3)] for c in range(3)])
@@ -211,7 +211,7 @@ def test_energy_of_annealing_is_its_numpy_twin(kind):
         2: strength * D.min(axis=1).sum(),
         3: -np.log(np.exp(-strength * D).sum(axis=1) / 3).sum(),
     }.get(kind, 0.0)
-    assert found == pytest.approx(energy)
+    assert result == pytest.approx(energy)
 
 
 def test_annealing_keeps_the_best():
@@ -244,8 +244,8 @@ def test_stochastic_steps_are_their_python_twin():
                 twin[j] - rate * (Z[i] - twin[j]) * ratio,
                 twin[k] + rate * (Z[i] - twin[k]) * ratio,
             )
-        for one in (j, k):
-            psi = np.exp(log_psi[:, one] - np.log(np.exp(log_psi[:, one]).sum()))
-            log_psi[:, one] -= rate * (psi - np.eye(3)[c])
+        for first in (j, k):
+            psi = np.exp(log_psi[:, first] - np.log(np.exp(log_psi[:, first]).sum()))
+            log_psi[:, first] -= rate * (psi - np.eye(3)[c])
     np.testing.assert_allclose(M, twin, atol=1e-10)
     np.testing.assert_allclose(softmax(gamma, axis=0), softmax(log_psi, axis=0), atol=1e-10)

@@ -44,10 +44,10 @@ def test_information_is_that_of_the_definition(data, classifier, linear):
     model = FisherMetric(classifier).fit(X, y)
     assert has_linear_scores(model.estimator_) == linear
     J = model.fisher_information(X[:4])
-    for x, found in zip(X, J, strict=False):
+    for x, result in zip(X, J, strict=False):
         G = log_gradients(model, x)
         known = G.T @ (model.estimator_.predict_proba(x[None])[0][:, None] * G)
-        np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6 * np.abs(known).max())
+        np.testing.assert_allclose(result, known, rtol=1e-5, atol=1e-6 * np.abs(known).max())
 
 
 @EVERY
@@ -65,14 +65,14 @@ def test_embedding_has_the_information_as_its_metric(data, classifier, linear):
 def test_lengths_of_lines_are_integrals_of_the_metric(data, classifier, linear, rule):
     X, y = data
     model = FisherMetric(classifier).fit(X, y)
-    found = model.pairwise_distances(X[:3], X[3:6], n_points=200, rule=rule)
+    result = model.pairwise_distances(X[:3], X[3:6], n_points=200, rule=rule)
     shares = (np.arange(400) + 0.5) / 400
     for i in range(3):
         for j in range(3):
             d = X[3 + j] - X[i]
             J = model.fisher_information(X[i] + shares[:, None] * d)
             length = np.mean(np.sqrt(np.einsum("p,npq,q->n", d, J, d)))
-            assert found[i, j] == pytest.approx(length, rel=1e-3)
+            assert result[i, j] == pytest.approx(length, rel=1e-3)
 
 
 @EVERY
@@ -93,9 +93,9 @@ def test_products_of_matrices_give_the_chords_of_pairs():
     rng = np.random.default_rng(0)
     start, end = rng.normal(size=(6, 3)), rng.normal(size=(5, 3))
     end[0], start[1], end[1] = start[0], [4000.0, 0.0, 0.0], [0.0, 4000.0, 0.0]
-    found = all_chords(start, end, 4)
+    result = all_chords(start, end, 4)
     known = [[pair_chords(start[i], end[j], 4) for j in range(5)] for i in range(6)]
-    np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(result, known, rtol=1e-5, atol=1e-12)
 
 
 def test_lines_see_the_class_between_two_regions_of_one_class():

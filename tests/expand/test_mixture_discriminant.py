@@ -45,15 +45,15 @@ def test_objective_is_the_likelihood_by_definition(data, covariance):
     labels = np.where(np.arange(300) % 4 == 0, -1, y)
     options = {"scaling": "each", "prior": {"smoothing": 0.0, "weight": 0.0}, "tol": 1e-9, "max_iter": 2000}
     model = MixtureDiscriminantClustering(3, covariance=covariance, random_state=0, **options).fit(X, labels)
-    found = model.parameters_
+    result = model.parameters_
     Z = model._space_rows(X)
     joint = np.array(
         [
-            weight * multivariate_normal(mean, found.covariance).pdf(Z)
-            for weight, mean in zip(found.weights, found.means, strict=True)
+            weight * multivariate_normal(mean, result.covariance).pdf(Z)
+            for weight, mean in zip(result.weights, result.means, strict=True)
         ]
     )
-    shares = np.array([found.label_proba[:, c] if c >= 0 else np.ones(3) for c in labels])
+    shares = np.array([result.label_proba[:, c] if c >= 0 else np.ones(3) for c in labels])
     known = np.log(np.sum(joint.T * shares, axis=1)).sum()
     assert model.trace_["objective"][-1] == pytest.approx(known, rel=1e-9)
     np.testing.assert_allclose(model.predict_proba(X), (joint / joint.sum(axis=0)).T, rtol=1e-6, atol=1e-9)
@@ -64,12 +64,12 @@ def test_memberships_are_marginal_over_the_label(data):
     X, y, _ = data
     model = MixtureDiscriminantClustering(4, random_state=0).fit(X, y)
     memberships, labels = model.predict_proba(X), model.predict_label_proba(X)
-    given = memberships[:, :, None] * model.label_proba_[None]
-    given /= given.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(np.einsum("njc,nc->nj", given, labels), memberships, atol=1e-12)
+    inputs = memberships[:, :, None] * model.label_proba_[None]
+    inputs /= inputs.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.einsum("njc,nc->nj", inputs, labels), memberships, atol=1e-12)
     np.testing.assert_allclose(labels.sum(axis=1), 1.0)
     prior = np.bincount(y) / len(y)
-    assert np.abs(np.einsum("njc,c->nj", given, prior) - memberships).max() > 1e-3
+    assert np.abs(np.einsum("njc,c->nj", inputs, prior) - memberships).max() > 1e-3
 
 
 def test_labels_that_say_nothing_leave_a_gaussian_mixture(data):

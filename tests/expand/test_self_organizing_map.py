@@ -52,10 +52,10 @@ def test_update_is_that_of_the_definition(data):
     units, distance = nearest_units(X, weights, lambda a, b: np.linalg.norm(a[:, None] - b, axis=2))
     np.testing.assert_allclose(distance, np.linalg.norm(X - weights[units[:, 0]], axis=1))
     H = neighbourhood(positions, 0.8)
-    found = update_weights(X, units[:, 0], H, weights)
+    result = update_weights(X, units[:, 0], H, weights)
     for u in range(6):
         h = np.exp(-np.sum((positions[u] - positions[units[:, 0]]) ** 2, axis=1) / (2 * 0.8**2))
-        np.testing.assert_allclose(found[u], h @ X / h.sum(), rtol=1e-10)
+        np.testing.assert_allclose(result[u], h @ X / h.sum(), rtol=1e-10)
 
 
 def test_without_neighbourhood_the_error_falls_as_in_k_means(data):
@@ -89,8 +89,8 @@ def test_errors_by_definition(data):
     assert model.quantization_error_ == pytest.approx(D.min(axis=1).mean())
     assert model.score(X) == -model.quantization_error(X)
     best = np.argsort(D, axis=1)[:, :2]
-    apart = np.linalg.norm(model.positions_[best[:, 0]] - model.positions_[best[:, 1]], axis=1)
-    assert model.topographic_error_ == pytest.approx(np.mean(apart > 1.01))
+    separate = np.linalg.norm(model.positions_[best[:, 0]] - model.positions_[best[:, 1]], axis=1)
+    assert model.topographic_error_ == pytest.approx(np.mean(separate > 1.01))
     near = np.linalg.norm(model.positions_[:, None] - model.positions_, axis=2).round(2) == 1
     between = np.linalg.norm(model.weights_[:, None] - model.weights_, axis=2)
     np.testing.assert_allclose(model.unit_distances_, (between * near).sum(axis=1) / near.sum(axis=1))
@@ -114,8 +114,8 @@ def test_class_shares(data):
     labels = np.where(np.arange(300) % 3 == 0, None, y)
     model = SelfOrganizingMap((2, 3), n_epochs=5).fit(X, labels)
     for unit in range(6):
-        own = labels[(model.labels_ == unit) & (labels != None)]  # noqa: E711
-        known = [np.mean(own == name) if len(own) else np.nan for name in model.classes_]
+        mine = labels[(model.labels_ == unit) & (labels != None)]  # noqa: E711
+        known = [np.mean(mine == name) if len(mine) else np.nan for name in model.classes_]
         np.testing.assert_allclose(model.class_shares_[unit], known)
     again = model.fit(X)
     assert not hasattr(again, "class_shares_")
@@ -137,9 +137,9 @@ def test_radii():
 
 def test_small_and_hostile_maps(data):
     X, _ = data
-    one = SelfOrganizingMap((1, 1)).fit(X)
-    np.testing.assert_allclose(one.weights_[0], X.mean(axis=0))
-    assert one.topographic_error_ == 0
+    first = SelfOrganizingMap((1, 1)).fit(X)
+    np.testing.assert_allclose(first.weights_[0], X.mean(axis=0))
+    assert first.topographic_error_ == 0
     flat = SelfOrganizingMap((2, 5)).fit(X[:, :1])
     assert np.isfinite(flat.weights_).all()
     equal = SelfOrganizingMap((2, 2)).fit(np.ones((5, 2)))

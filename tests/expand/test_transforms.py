@@ -52,8 +52,8 @@ def test_gaussian_loss_is_that_of_the_mixture():
     """The softmax in A without x'Ax is the posterior of the labels under unit Gaussians around L m_k."""
     problem = gaussian_problem()
     A = random_metric(5)
-    away = problem.X[:, None, :] - problem.means[None]
-    distance = np.einsum("nkp,pq,nkq->nk", away, A, away)
+    difference = problem.X[:, None, :] - problem.means[None]
+    distance = np.einsum("nkp,pq,nkq->nk", difference, A, difference)
     at_label = distance[np.arange(len(distance)), problem.codes]
     loss = problem.share @ (at_label / 2 + np.log(np.exp(-distance / 2).sum(axis=1)))
     assert problem.value(A) == pytest.approx(loss, rel=1e-12)
@@ -119,8 +119,8 @@ def test_gaussian_optimum_against_cvxpy(regularizer):
         solver="SCS", eps=1e-8, max_iters=20_000
     )
     labelled = labelled_groups(n_rows=24, n_dims=3, n_groups=3)
-    found = learn_gaussian(labelled, 0.05, regularizer, tol=1e-8, max_iter=5000)
-    ours = problem.value(found.L.T @ found.L) + problem.penalty(found.L.T @ found.L)
+    result = learn_gaussian(labelled, 0.05, regularizer, tol=1e-8, max_iter=5000)
+    ours = problem.value(result.L.T @ result.L) + problem.penalty(result.L.T @ result.L)
     assert ours == pytest.approx(known, rel=1e-5)
 
 
@@ -172,8 +172,8 @@ def test_sums_over_pairs_by_their_definition():
     total = np.zeros((5, 5))
     margins = []
     for weight, i, j in zip(l, *problem.pairs, strict=True):
-        away = problem.mean[i] - problem.mean[j]
-        M = np.outer(away, away) - problem.g * (problem.covariance[i] + problem.covariance[j])
+        difference = problem.mean[i] - problem.mean[j]
+        M = np.outer(difference, difference) - problem.g * (problem.covariance[i] + problem.covariance[j])
         total += weight * M
         margins.append(np.vdot(A, M))
     np.testing.assert_allclose(problem.combine(l), total, atol=1e-10)
@@ -190,7 +190,7 @@ def test_separability_dual_gradient_by_differences():
 def test_separability_optimum_against_cvxpy():
     cp = pytest.importorskip("cvxpy")
     labelled = labelled_groups()
-    found = learn_separability(labelled, 1.5, 0.05, tol=1e-9, max_iter=5000)
+    result = learn_separability(labelled, 1.5, 0.05, tol=1e-9, max_iter=5000)
     moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
     covariance = group_covariances(labelled.Z, labelled.codes, moments, labelled.row_weight)
     problem = SeparabilityProblem(
@@ -199,14 +199,14 @@ def test_separability_optimum_against_cvxpy():
     A = cp.Variable((5, 5), PSD=True)
     slack = []
     for i, j in zip(*problem.pairs, strict=True):
-        away = problem.mean[i] - problem.mean[j]
-        M = np.outer(away, away) - problem.g * (covariance[i] + covariance[j])
+        difference = problem.mean[i] - problem.mean[j]
+        M = np.outer(difference, difference) - problem.g * (covariance[i] + covariance[j])
         slack.append(cp.pos(-cp.sum(cp.multiply(A, M))))
     known = cp.Problem(
         cp.Minimize(cp.sum_squares(A - np.eye(5)) / 2 + 0.05 * cp.sum(cp.hstack(slack)))
     ).solve(solver="SCS", eps=1e-9, max_iters=50_000)
-    assert not found.attributes["collapsed_"]
-    assert problem.primal(found.L.T @ found.L) == pytest.approx(known, rel=1e-4)
+    assert not result.attributes["collapsed_"]
+    assert problem.primal(result.L.T @ result.L) == pytest.approx(known, rel=1e-4)
 
 
 def test_separability_collapse_is_reported():
@@ -253,8 +253,8 @@ def large_margin_objective(labelled, A, k=3, mu=0.5):
     Z, share, total = labelled.Z, labelled.row_weight / labelled.row_weight.sum(), 0.0
     for i, j in target_neighbours(labelled, k):
         near = (Z[i] - Z[j]) @ A @ (Z[i] - Z[j])
-        away = Z[i] - Z[labelled.codes != labelled.codes[i]]
-        hinge = np.maximum(0, 1 + near - np.einsum("np,pq,nq->n", away, A, away))
+        difference = Z[i] - Z[labelled.codes != labelled.codes[i]]
+        hinge = np.maximum(0, 1 + near - np.einsum("np,pq,nq->n", difference, A, difference))
         total += share[i] * ((1 - mu) * near + mu * hinge.sum())
     return total
 
@@ -278,7 +278,7 @@ def test_large_margin_gradient_by_differences():
 def test_large_margin_optimum_against_cvxpy(gamma):
     cp = pytest.importorskip("cvxpy")
     labelled = labelled_groups(n_rows=24, n_dims=3, n_groups=3)
-    found = learn_large_margin(labelled, 3, 0.5, gamma, tol=1e-4, max_iter=5000)
+    result = learn_large_margin(labelled, 3, 0.5, gamma, tol=1e-4, max_iter=5000)
     Z, share = labelled.Z, labelled.row_weight / labelled.row_weight.sum()
     pull, push, weight = np.zeros((3, 3)), [], []
     for i, j in target_neighbours(labelled, 3):
@@ -293,11 +293,11 @@ def test_large_margin_optimum_against_cvxpy(gamma):
     known = cp.Problem(cp.Minimize(loss + gamma * cp.sum_squares(A - np.eye(3)))).solve(
         solver="SCS", eps=1e-7, max_iters=50_000
     )
-    ours = large_margin_objective(labelled, found.L.T @ found.L)
-    ours += gamma * np.sum((found.L.T @ found.L - np.eye(3)) ** 2)
-    assert found.converged
+    ours = large_margin_objective(labelled, result.L.T @ result.L)
+    ours += gamma * np.sum((result.L.T @ result.L - np.eye(3)) ** 2)
+    assert result.converged
     assert ours == pytest.approx(known, rel=2e-4)
-    assert ours * (1 - found.gap) <= known * (1 + 1e-6)  # the gap is a certificate
+    assert ours * (1 - result.gap) <= known * (1 + 1e-6)  # the gap is a certificate
 
 
 def test_large_margin_gap_bounds_the_distance_from_the_optimum_everywhere():
@@ -314,8 +314,8 @@ def test_large_margin_with_too_many_impostors_has_no_certificate(monkeypatch):
     X, y, _ = partly_labelled(n_known=5, n_each=60)
     X = 0.2 * X + np.random.default_rng(0).normal(size=X.shape)  # groups overlap
     whole = LargeMarginTransform(3).fit(X, y)
-    monkeypatch.setattr("arbora.expand.transforms.large_margin._MOST_PAIRS", 0)
-    monkeypatch.setattr("arbora.expand.transforms.large_margin._FEWEST_IMPOSTORS", 5)
+    monkeypatch.setattr("arbora.expand.transforms.large_margin._MAX_PAIRS", 0)
+    monkeypatch.setattr("arbora.expand.transforms.large_margin._MIN_IMPOSTORS", 5)
     nearest_only = LargeMarginTransform(3, tol=1e-2).fit(X, y)
     assert whole.duality_gap_ <= 1e-3
     assert not hasattr(nearest_only, "duality_gap_")
@@ -352,11 +352,11 @@ def test_pair_scatters_by_their_definition():
     n_same = n_other = 0
     for i in range(12):
         for j in range(12):
-            away = np.outer(labelled.Z[i] - labelled.Z[j], labelled.Z[i] - labelled.Z[j])
+            difference = np.outer(labelled.Z[i] - labelled.Z[j], labelled.Z[i] - labelled.Z[j])
             if labelled.codes[i] == labelled.codes[j]:
-                same, n_same = same + away, n_same + 1
+                same, n_same = same + difference, n_same + 1
             else:
-                other, n_other = other + away, n_other + 1
+                other, n_other = other + difference, n_other + 1
     must, cannot = pair_scatters(moments, covariance)
     np.testing.assert_allclose(must, same / n_same, atol=1e-10)
     np.testing.assert_allclose(cannot, other / n_other, atol=1e-10)
@@ -367,8 +367,8 @@ def test_given_pairs_change_the_metric_in_their_direction():
     plain = PairwiseConstraintTransform().fit(X, y)
     pairs = np.array([(0, 1), (2, 3), (4, 5)])
     linked = PairwiseConstraintTransform().fit(X, y, must_link=pairs)
-    away = (X[pairs[:, 0]] - X[pairs[:, 1]]) / plain.space_.scale
-    distance = [np.einsum("np,pq,nq->n", away, model.A_, away).sum() for model in (plain, linked)]
+    difference = (X[pairs[:, 0]] - X[pairs[:, 1]]) / plain.space_.scale
+    distance = [np.einsum("np,pq,nq->n", difference, model.A_, difference).sum() for model in (plain, linked)]
     assert distance[1] < distance[0]
     with pytest.raises(ValueError, match="names row 999"):
         PairwiseConstraintTransform().fit(X, y, cannot_link=[(0, 999)])
@@ -389,8 +389,8 @@ def test_pairwise_fisher_equals_fisher_up_to_rotation():
     rng = np.random.default_rng(0)
     y = np.arange(120) % 6
     X = 4 * rng.normal(size=(6, 8))[y] + rng.normal(size=(120, 8))
-    one, other = FisherTransform().fit(X, y).A_, PairwiseFisherTransform().fit(X, y).A_
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    first, other = FisherTransform().fit(X, y).A_, PairwiseFisherTransform().fit(X, y).A_
+    np.testing.assert_allclose(first, other, rtol=1e-6, atol=1e-9)
 
 
 TRANSFORMS = {
@@ -413,8 +413,10 @@ def distances(Z):
 def test_rotation_and_translation_do_not_matter(model):
     X, y, _ = partly_labelled(n_known=5)
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
-    one, other = model.fit_transform(X, y), model.fit_transform(X @ Q + 7, y)
-    np.testing.assert_allclose(distances(one), distances(other), rtol=1e-2, atol=1e-2 * distances(one).max())
+    first, other = model.fit_transform(X, y), model.fit_transform(X @ Q + 7, y)
+    np.testing.assert_allclose(
+        distances(first), distances(other), rtol=1e-2, atol=1e-2 * distances(first).max()
+    )
 
 
 @METRICS
@@ -422,8 +424,8 @@ def test_rotation_and_translation_do_not_matter(model):
 def test_order_of_the_rows_does_not_matter(model):
     X, y, _ = partly_labelled(n_known=5)
     order = np.random.default_rng(0).permutation(len(X))
-    one, other = model.fit(X, y).A_, model.fit(X[order], y[order]).A_
-    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3 * np.abs(one).max())
+    first, other = model.fit(X, y).A_, model.fit(X[order], y[order]).A_
+    np.testing.assert_allclose(first, other, rtol=1e-3, atol=1e-3 * np.abs(first).max())
 
 
 @pytest.mark.parametrize("name", ["within", "gaussian", "separability", "fisher", "pairs"])
@@ -432,9 +434,9 @@ def test_weights_are_repetitions(name):
     model = TRANSFORMS[name]
     X, y, _ = partly_labelled(n_known=5)
     times = np.random.default_rng(0).integers(0, 3, len(X))
-    one = model.fit(X, y, sample_weight=times).A_
+    first = model.fit(X, y, sample_weight=times).A_
     other = model.fit(np.repeat(X, times, axis=0), np.repeat(y, times)).A_
-    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(one).max())
+    np.testing.assert_allclose(first, other, rtol=1e-3, atol=1e-4 * np.abs(first).max())
 
 
 @pytest.mark.parametrize(
@@ -454,8 +456,8 @@ def test_new_groups_are_easier_to_find(model):
     new = truth >= 5
 
     def agreement(Z):
-        found = KMeans(4, n_init=10, random_state=0).fit_predict(Z[new])
-        return normalized_mutual_info_score(truth[new], found)
+        result = KMeans(4, n_init=10, random_state=0).fit_predict(Z[new])
+        return normalized_mutual_info_score(truth[new], result)
 
     assert agreement(model.fit_transform(X, y)) > agreement(X) + 0.1
 
@@ -471,8 +473,8 @@ def test_figure_6_1_bimodal_groups_are_found_from_half_of_them():
     new = truth >= 3
 
     def agreement(Z):
-        found = KMeans(3, n_init=20, random_state=0).fit_predict(Z[new])
-        return normalized_mutual_info_score(truth[new], found)
+        result = KMeans(3, n_init=20, random_state=0).fit_predict(Z[new])
+        return normalized_mutual_info_score(truth[new], result)
 
     assert agreement(X) < 0.6
     for model in (GaussianTransform(), WithinClassTransform(), SeparabilityTransform(20.0, cap=100.0)):
@@ -556,10 +558,10 @@ def test_pairs_alone_recover_the_metric_of_the_groups():
     same = truth[pairs[:, 0]] == truth[pairs[:, 1]]
     alone = PairwiseConstraintTransform(0.0).fit(X, must_link=pairs[same])
     whole = WithinClassTransform().fit(X, truth)
-    one, other = alone.A_ / np.trace(alone.A_), whole.A_ / np.trace(whole.A_)
-    np.testing.assert_allclose(one, other, atol=0.05)
-    apart = PairwiseConstraintTransform().fit(X, must_link=pairs[same], cannot_link=pairs[~same])
-    assert apart.A_[0, 0] < 0.1 * apart.A_[1, 1]
+    first, other = alone.A_ / np.trace(alone.A_), whole.A_ / np.trace(whole.A_)
+    np.testing.assert_allclose(first, other, atol=0.05)
+    separate = PairwiseConstraintTransform().fit(X, must_link=pairs[same], cannot_link=pairs[~same])
+    assert separate.A_[0, 0] < 0.1 * separate.A_[1, 1]
     with pytest.raises(ValueError, match="requires y"):
         PairwiseConstraintTransform().fit(X, cannot_link=pairs[~same])
 

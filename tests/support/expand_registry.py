@@ -103,9 +103,9 @@ def clusters_reduce(data: Data) -> tuple[Any, Any]:
     """Without a transformation, a pool of new rows is clustered as k-means of scikit-learn does."""
     ours = expand.ExpandClusters("identity", "kmeans", n_new=3, pool="new", scale="common", random_state=0)
     pool = data.y < 0
-    found = ours.fit(data.X, data.y).labels_[pool]
+    result = ours.fit(data.X, data.y).labels_[pool]
     known = KMeans(3, n_init=20, random_state=0).fit_predict(data.X[pool])
-    return found[:, None] == found, known[:, None] == known
+    return result[:, None] == result, known[:, None] == known
 
 
 def prior_reduces(data: Data) -> tuple[Any, Any]:

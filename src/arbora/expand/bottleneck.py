@@ -188,7 +188,7 @@ def cut_tree(children: Matrix, n_clusters: int) -> Ints:
 # --- The information bottleneck: clusters of rows that keep the most information about the features (Klami 7.2) ---
 
 
-_LARGEST = 1e30  # largest count
+_MAX_COUNT = 1e30  # largest count
 
 
 class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
@@ -320,14 +320,17 @@ class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
             solve = self._merge if self.method == "agglomerative" else self._sweep  # from `n_init` starts
             solution = solve(counts)
             clusters = make_clusters(counts, solution.labels, self.n_clusters)
-            kept, most = information(clusters.weights), rows_information(counts)
+            of_clusters, of_rows = information(clusters.weights), rows_information(counts)
             for name in ("children_", "merge_losses_"):
                 self.__dict__.pop(name, None)  # of an earlier fit
             if solution.children is not None:
                 self.children_, self.merge_losses_ = solution.children, solution.losses
             self.mean_weight_, self.cluster_weights_ = mean_weight, clusters.totals
             self.feature_proba_ = np.ascontiguousarray((clusters.weights / clusters.totals).T)
-            self.mutual_information_, self.information_share_ = kept, kept / most if most > 0 else 1.0
+            self.mutual_information_, self.information_share_ = (
+                of_clusters,
+                of_clusters / of_rows if of_rows > 0 else 1.0,
+            )
             self.trace_, self.n_iter_ = solution.monitor.trace, solution.monitor.n_iter
             has_counts = self._row_weights(X) > 0
             self.n_empty_ = int(np.sum(~has_counts))
@@ -341,7 +344,7 @@ class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
         X = check_rows(self, X, reset=reset)
         check_not_negative(X, type(self).__name__, "Give counts or frequencies")
-        check_not_above(X, _LARGEST, "Divide X by a number")
+        check_not_above(X, _MAX_COUNT, "Divide X by a number")
         return sp.csr_array(X, dtype=np.float64)
 
     def _row_weights(self, X: sp.csr_array) -> Array:
@@ -381,8 +384,8 @@ class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
         children, losses = merge_all(X.indptr, X.indices, X.data, counts.row_sum, n_features, D)
         losses = losses / counts.total
         monitor = Monitor(self.tol, 1)
-        kept = rows_information(counts) - float(losses[: n_rows - self.n_clusters].sum())
-        monitor.record(kept, converged=True)
+        value = rows_information(counts) - float(losses[: n_rows - self.n_clusters].sum())
+        monitor.record(value, converged=True)
         return Solution(cut_tree(children, self.n_clusters), monitor, children, losses)
 
     def _assign(self, X: sp.csr_array) -> Ints:

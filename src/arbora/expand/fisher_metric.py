@@ -269,8 +269,8 @@ class FisherMetric(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMix
         origin = self._scores(np.zeros((1, rows.shape[1])))
         weights = (self._scores(np.diag(self.feature_scale_)) - origin).T / self.feature_scale_
         proba = np.asarray(self.estimator_.predict_proba(rows))
-        away = weights[None] - (proba @ weights)[:, None, :]
-        return np.asarray(np.sqrt(proba)[:, :, None] * away)
+        contrast = weights[None] - (proba @ weights)[:, None, :]
+        return np.asarray(np.sqrt(proba)[:, :, None] * contrast)
 
     def _jacobian(self, rows: Matrix) -> Matrix:
         """Return the derivatives of the embedding by central differences."""
@@ -317,31 +317,31 @@ class FisherMetric(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMix
         linear = has_linear_scores(self.estimator_)
         start, end = (self._scores(X), self._scores(Y)) if linear else (_dense(X), _dense(Y))
         of_scores = all_chords if rule == "chord" else all_tangents
-        found = np.empty((X.shape[0], Y.shape[0]))
+        distances = np.empty((X.shape[0], Y.shape[0]))
         width = max(start.shape[1], len(self.classes_))
         for right in split(len(end), size=max(1, _ENTRIES_AT_ONCE // width)):
             n_left = max(1, _ENTRIES_AT_ONCE // (width * (right.stop - right.start)))
             for left in split(len(start), size=n_left):
                 lines = start[left], end[right], int(n_points)
-                found[left, right] = of_scores(*lines) if linear else self._line_lengths(*lines, rule)
-        return found
+                distances[left, right] = of_scores(*lines) if linear else self._line_lengths(*lines, rule)
+        return distances
 
     def _line_lengths(self, start: Matrix, end: Matrix, n_points: int, rule: str) -> Matrix:
         """Lengths of the lines between all pairs of rows, by values of the classifier on the lines."""
         slope = end[None] - start[:, None]
         shape = slope.shape[:2]
 
-        def at(share: float) -> Matrix:
+        def embedded(share: float) -> Matrix:
             points = (start[:, None] + share * slope).reshape(-1, start.shape[1])
             return self._embed(points).reshape(*shape, -1)
 
         if rule == "chord":
-            inner = [at(t / n_points) for t in range(1, n_points)]
+            inner = [embedded(t / n_points) for t in range(1, n_points)]
             return chord_length([self._embed(start)[:, None], *inner, self._embed(end)[None]])
         total, step = np.zeros(shape), _STEP / n_points
         for t in range(n_points):
             middle = (t + 0.5) / n_points
-            total += chord_length([at(middle - step), at(middle + step)]) / (2 * step * n_points)
+            total += chord_length([embedded(middle - step), embedded(middle + step)]) / (2 * step * n_points)
         return total
 
     @property

@@ -61,6 +61,25 @@ def check_row_weight(sample_weight: Any, X: Any) -> Array:
     return weight
 
 
+class LabelledClusterer:
+    """Mixin of the clusterers that need labels."""
+
+    def fit_predict(self, X: Any, y: Any) -> Matrix:
+        """Fit, and return the group or cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.asarray(self.fit(X, y).labels_)  # type: ignore[attr-defined]
+
+
 class GroupMoments(NamedTuple):
     """Weight, mean and pooled within-group covariance of labelled rows."""
 
@@ -93,33 +112,33 @@ def group_moments(Z: Matrix, codes: Ints, n_groups: int, row_weight: Matrix) -> 
     mean = sums / np.maximum(weight, tiny)[:, None]
     near = mean.astype(Z.dtype, copy=False)
     for rows in chunks:
-        away = (Z[rows] - near[codes[rows]]) * np.sqrt(row_weight[rows]).astype(Z.dtype)[:, None]
-        within += away.T @ away
+        deviation = (Z[rows] - near[codes[rows]]) * np.sqrt(row_weight[rows]).astype(Z.dtype)[:, None]
+        within += deviation.T @ deviation
     return GroupMoments(weight, mean, within / max(float(row_weight.sum()), tiny))
 
 
 def group_covariances(Z: Matrix, codes: Ints, moments: GroupMoments, row_weight: Matrix) -> Array:
     """Covariance of each group, n_groups x n_features x n_features, divided by the weight of the group."""
     n_groups, width = moments.mean.shape
-    found = np.empty((n_groups, width, width))
+    covariances = np.empty((n_groups, width, width))
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(n_groups + 1))
     for group in range(n_groups):  # one product of matrices each; groups are few
         rows = order[bounds[group] : bounds[group + 1]]
-        away = (Z[rows] - moments.mean[group]) * np.sqrt(row_weight[rows])[:, None]
-        found[group] = away.T @ away / max(moments.weight[group], np.finfo(np.float64).tiny)
-    return found
+        deviation = (Z[rows] - moments.mean[group]) * np.sqrt(row_weight[rows])[:, None]
+        covariances[group] = deviation.T @ deviation / max(moments.weight[group], np.finfo(np.float64).tiny)
+    return covariances
 
 
 # --- The feature space in which transformations are learned: centred, reduced if wide, one common scale -----
 #
 # All features are divided by one number, such that the mean squared distance of labelled rows from their group mean
 # is 1. (Features scaled each by its own deviation lose what pixels or coordinates have in common.) Sparse rows, and
-# dense rows with more than `MOST_DIMS` features, are reduced by a truncated SVD first; reduced rows of text are
+# dense rows with more than `MAX_DIMS` features, are reduced by a truncated SVD first; reduced rows of text are
 # divided by their lengths, which helps more on text than supervision does. Rows of single precision stay in it.
 
 
-MOST_DIMS = 200  # features that are not reduced
+MAX_DIMS = 200  # features that are not reduced
 REDUCED_DIMS = 30
 
 
@@ -169,7 +188,7 @@ def fit_space(
     """
     sparse, n_features = sp.issparse(X), int(X.shape[1])
     if n_dims == "auto":
-        reduce = n_features > MOST_DIMS or (sparse and n_features > REDUCED_DIMS)
+        reduce = n_features > MAX_DIMS or (sparse and n_features > REDUCED_DIMS)
         n_dims = REDUCED_DIMS if reduce else None
     mean, gain, dtype = np.zeros(n_features), None, X.dtype
     if not sparse:

@@ -47,7 +47,15 @@ from arbora.expand.clusters.pool import (
     normalized,
     one_hot,
 )
-from arbora.expand.groups import FeatureSpace, Groups, fit_space, group_moments, read_groups, to_space
+from arbora.expand.groups import (
+    FeatureSpace,
+    Groups,
+    LabelledClusterer,
+    fit_space,
+    group_moments,
+    read_groups,
+    to_space,
+)
 from arbora.expand.transforms.base import warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
@@ -203,8 +211,8 @@ def start_stats(rows: Rows, n_clusters: int, with_labels: bool, rng: np.random.G
         factor = np.sqrt(Z.var(axis=0).sum() / max(float(onehot.var(axis=0).sum()), TINY**0.25))
         Z = np.hstack([Z, factor * onehot])
     pool = Pool(Z, np.full(len(Z), -1, np.int64), 0, np.ones(len(Z)))
-    found = run_kmeans(pool, seed_centres(pool, n_clusters, rng), _START_ITERATIONS)
-    return label_stats(rows, found.labels, n_clusters)
+    clustering = run_kmeans(pool, seed_centres(pool, n_clusters, rng), _START_ITERATIONS)
+    return label_stats(rows, clustering.labels, n_clusters)
 
 
 def label_stats(rows: Rows, labels: Ints, n_clusters: int) -> Stats:
@@ -218,7 +226,7 @@ def label_stats(rows: Rows, labels: Ints, n_clusters: int) -> Stats:
 
 
 _SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform
-_SMALLEST = 1e-10  # variance, in units of the variance of the rows
+_MIN_VARIANCE = 1e-10  # variance, in units of the variance of the rows
 _PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="left")] for name in Prior._fields}
 
 
@@ -228,7 +236,7 @@ def within_whitener(X: Any, groups: Groups, space: FeatureSpace) -> Matrix:
     return whitening(group_moments(Z, codes, groups.n_groups, np.ones(len(Z))).within, _SHRINKAGE)
 
 
-class MixtureDiscriminantClustering(RowEstimator, BaseEstimator):
+class MixtureDiscriminantClustering(RowEstimator, LabelledClusterer, BaseEstimator):
     """Clusters of rows that share a label distribution: a Gaussian mixture of rows and labels (MDA2).
 
     Parameters
@@ -385,7 +393,7 @@ class MixtureDiscriminantClustering(RowEstimator, BaseEstimator):
         n_rows, n_dims = rows.Z.shape
         mean = rows.Z.mean(axis=0)
         total = rows.outer / n_rows - np.outer(mean, mean)
-        floor = _SMALLEST * max(float(np.trace(total)) / n_dims, TINY**0.25)
+        floor = _MIN_VARIANCE * max(float(np.trace(total)) / n_dims, TINY**0.25)
         scale = np.diag(np.maximum(np.diag(total), floor)) / self.n_clusters
         shape = Shape(self.covariance, scale, floor, self.variance)
 
@@ -419,20 +427,6 @@ class MixtureDiscriminantClustering(RowEstimator, BaseEstimator):
         check_is_fitted(self)
         Z = to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
         return Z if self.scaling_ is None else Z @ self.scaling_.T
-
-    def fit_predict(self, X: Any, y: Any) -> Ints:
-        """Fit, and return the clusters of all rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return np.asarray(self.fit(X, y).labels_)
 
     def predict(self, X: Any) -> Ints:
         """Most probable cluster of each row.

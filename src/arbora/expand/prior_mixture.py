@@ -38,11 +38,11 @@ from arbora.expand.clusters.pool import (
     cluster_means,
     normalized,
 )
-from arbora.expand.groups import fit_space, read_groups, to_space
+from arbora.expand.groups import LabelledClusterer, fit_space, read_groups, to_space
 from arbora.expand.transforms.base import warn_unless_converged
 
-_SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows
-_LEAST_VARIANCE = 1e-12  # of a feature, in the units of the feature space: rows may be equal
+_MIN_SPREAD = 1e-8  # variance of the means, in units of the variance of the rows
+_MIN_VARIANCE = 1e-12  # of a feature, in the units of the feature space: rows may be equal
 
 
 class PriorMixture(NamedTuple):
@@ -65,11 +65,11 @@ class PriorMixture(NamedTuple):
 
     def prior_terms(self) -> float:
         """E_q[log N(theta_k; theta_0, s^2 I) - log q_k], sum over the groups."""
-        away = float(np.sum((self.means - self.centre) ** 2))
+        distance = float(np.sum((self.means - self.centre) ** 2))
         if self.uncertainty is None:
-            return -(away / self.spread + self.means.size * float(np.log(2 * np.pi * self.spread))) / 2
+            return -(distance / self.spread + self.means.size * float(np.log(2 * np.pi * self.spread))) / 2
         ratio = self.uncertainty / self.spread
-        return -(away / self.spread + float(np.sum(ratio - 1 - np.log(ratio)))) / 2
+        return -(distance / self.spread + float(np.sum(ratio - 1 - np.log(ratio)))) / 2
 
     def scores(self, Z: Matrix) -> Matrix:
         """Return the expected log-densities (n_rows, n_groups) of the rows in the groups."""
@@ -136,10 +136,10 @@ def first_centres(
     held, free = np.flatnonzero(pool.fixed >= 0), pool.free
     known = cluster_means(pool.Z[held], pool.fixed[held], pool.row_weight[held], pool.n_known)[1]
     alone = Pool(pool.Z[free], np.full(len(free), -1), 0, pool.row_weight[free])
-    found = fit_kmeans(alone, n_new, rng, n_init)
-    away = np.sum((pool.Z[held] - known[pool.fixed[held]]) ** 2, axis=1)
-    around = float(pool.row_weight[held] @ away) - found.objective
-    return np.vstack([known, found.centres]), around / max(
+    clustering = fit_kmeans(alone, n_new, rng, n_init)
+    distance = np.sum((pool.Z[held] - known[pool.fixed[held]]) ** 2, axis=1)
+    around = float(pool.row_weight[held] @ distance) - clustering.objective
+    return np.vstack([known, clustering.centres]), around / max(
         float(pool.row_weight.sum()) * known.shape[1], TINY
     )
 
@@ -159,10 +159,10 @@ def fit_prior_mixture(
     only_new = only_new and n_new > 0
     centres, variance = first_centres(pool, n_new, rng, n_init, only_new)
     width = pool.Z.shape[1]
-    level = max(variance, _LEAST_VARIANCE)
+    level = max(variance, _MIN_VARIANCE)
     prior = _Prior(prior_weight, level * np.eye(width))
     centre = centres.mean(axis=0)
-    spread = max(float(np.mean((centres - centre) ** 2)), _SMALLEST * level)
+    spread = max(float(np.mean((centres - centre) ** 2)), _MIN_SPREAD * level)
     model = PriorMixture(centres, level * np.eye(width), centre, spread)
     total, monitor = float(pool.row_weight.sum()), Monitor(tol, max_iter)
     value, R = objective(model, pool, prior, only_new)
@@ -174,7 +174,7 @@ def fit_prior_mixture(
     return model, R, monitor
 
 
-class BayesianPriorMixture(RowEstimator, BaseEstimator):
+class BayesianPriorMixture(RowEstimator, LabelledClusterer, BaseEstimator):
     """Gaussian groups with a shared covariance and a shared prior of their means (BP).
 
     Parameters
@@ -294,20 +294,6 @@ class BayesianPriorMixture(RowEstimator, BaseEstimator):
             self.labels_ = self.classes_[codes]
             self.new_groups_ = describe_new_groups(codes, R.max(axis=1), self.classes_, groups.n_groups)
         return self
-
-    def fit_predict(self, X: Any, y: Any) -> Matrix:
-        """Fit, and return the groups of all rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return np.asarray(self.fit(X, y).labels_)
 
     def predict_proba(self, X: Any) -> Matrix:
         """Probabilities of the groups.

@@ -213,7 +213,7 @@ def assign(scores: LinearScores, X: Any, engine: Engine) -> Ints:
 
 
 _ROWS_AT_ONCE = 4096
-_SMALLEST_VARIANCE = 1e-10  # of a feature, in the units of the feature space
+_MIN_VARIANCE = 1e-10  # of a feature, in the units of the feature space
 
 
 class KMeansClustering(NamedTuple):
@@ -231,7 +231,7 @@ class KMeansClustering(NamedTuple):
         offset = np.log(np.maximum(self.size, TINY) / max(self.size.sum(), TINY)).astype(Z.dtype)
         for rows in split(len(Z), size=_ROWS_AT_ONCE):
             distance = _relative_distances(Z[rows], self.centres)
-            scores[rows] = offset - distance / (2 * max(self.variance, _SMALLEST_VARIANCE))
+            scores[rows] = offset - distance / (2 * max(self.variance, _MIN_VARIANCE))
         return normalized(scores)
 
     def scorer(self) -> Callable[[Matrix], Matrix]:
@@ -278,7 +278,7 @@ def nearest(Z: Matrix, centres: Matrix) -> tuple[Ints, Matrix]:
 
 def mean_scores(Z: Matrix, centres: Matrix, variance: float) -> Matrix:
     """Log-probabilities of centres for rows, under spherical Gaussians of one variance and equal weights."""
-    return normalized(-_relative_distances(Z, centres) / (2 * max(variance, _SMALLEST_VARIANCE)))
+    return normalized(-_relative_distances(Z, centres) / (2 * max(variance, _MIN_VARIANCE)))
 
 
 def known_means(pool: Pool) -> Matrix:
@@ -300,8 +300,8 @@ def draw_start(free: Matrix, weight: Matrix, known: Matrix, n_new: int, rng: np.
         )
         centre = free[min(row, len(free) - 1)]
         chosen.append(centre)
-        away = np.maximum(squares + float(centre @ centre) - 2 * (free @ centre), 0.0)
-        distance = np.minimum(distance, away) if len(chosen) + len(known) > 1 else away
+        from_centre = np.maximum(squares + float(centre @ centre) - 2 * (free @ centre), 0.0)
+        distance = np.minimum(distance, from_centre) if len(chosen) + len(known) > 1 else from_centre
     spread = float(weight @ distance) / max(float(weight.sum()), TINY) if len(free) else 0.0
     return Start(np.vstack([known, *chosen]) if chosen else known, spread)
 
@@ -331,8 +331,8 @@ def finish_kmeans(problem: Problem, fit: MixtureFit, labels: Ints, size: Matrix)
 
 
 def _labels(pool: Pool, centres: Matrix, engine: Engine) -> Ints:
-    found = assign(centre_scores(centres), pool.Z, engine)
-    return np.where(pool.fixed >= 0, pool.fixed, found)
+    nearest_centre = assign(centre_scores(centres), pool.Z, engine)
+    return np.where(pool.fixed >= 0, pool.fixed, nearest_centre)
 
 
 def run_starts(

@@ -42,11 +42,11 @@ from arbora.expand.clusters.clusterers import Clusterer
 from arbora.expand.clusters.explanation import Explanation, explain_groups
 from arbora.expand.clusters.fitting import Expanded, expand, refine, sample_size, take_sample
 from arbora.expand.clusters.group_model import GroupPredictor
-from arbora.expand.clusters.neighbours import MOST_EXACT
+from arbora.expand.clusters.neighbours import MAX_EXACT
 from arbora.expand.clusters.partial_fit import Updated, update_groups
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS
 from arbora.expand.clusters.search import SCALES, Choice, Options, choice_before, choose, learnable
-from arbora.expand.groups import Groups, read_further, read_groups
+from arbora.expand.groups import Groups, LabelledClusterer, read_further, read_groups
 from arbora.expand.transforms.base import MetricTransform
 
 # --- What is said about new groups: names, sizes, confidence, rows that stand for them ----------------------
@@ -91,7 +91,7 @@ def name_new_groups(known: Matrix, n_new: int) -> Matrix:
     return np.array([*known.tolist(), *names], dtype=object)
 
 
-def describe_new_groups(codes: Ints, own: Matrix, names: Matrix, n_known: int) -> list[NewGroup]:
+def describe_new_groups(codes: Ints, probability: Matrix, names: Matrix, n_known: int) -> list[NewGroup]:
     """Describe the groups after the first `n_known`, in their order, by the probability of each row in its group.
 
     Examples
@@ -100,13 +100,13 @@ def describe_new_groups(codes: Ints, own: Matrix, names: Matrix, n_known: int) -
     >>> describe_new_groups(np.array([0, 1, 1]), np.array([0.9, 0.8, 0.6]), np.array([3, 4]), 1)
     [NewGroup(name=4, size=2, confidence=0.7, central=[1, 2], borderline=[2, 1])]
     """
-    found = []
+    groups = []
     for group in range(n_known, len(names)):
         rows = np.flatnonzero(codes == group)
-        value = own[rows]
+        value = probability[rows]
         order = rows[np.argsort(-value, kind="stable")]
         name = names[group]
-        found.append(
+        groups.append(
             NewGroup(
                 name.item() if hasattr(name, "item") else name,
                 len(rows),
@@ -115,7 +115,7 @@ def describe_new_groups(codes: Ints, own: Matrix, names: Matrix, n_known: int) -
                 order[::-1][:_SHOWN].tolist(),
             )
         )
-    return found
+    return groups
 
 
 def match_names(codes: Ints, n_new: int, before: Matrix, old: Matrix, known: Matrix) -> list[Any]:
@@ -154,7 +154,7 @@ def match_names(codes: Ints, n_new: int, before: Matrix, old: Matrix, known: Mat
 # --- ExpandClusters: learn a metric from labelled groups, cluster the other rows, find new groups -----------
 
 
-class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
+class ExpandClusters(RowEstimator, LabelledClusterer, GroupPredictor, Explorable, BaseEstimator):
     """Semi-supervised clustering: labelled groups keep their names, new groups are found.
 
     Parameters
@@ -306,21 +306,6 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
             self._fit(X, read_groups(y, X.shape[0]), None)
         return self
 
-    def fit_predict(self, X: Any, y: Any) -> Matrix:
-        """Fit, and return the groups of all rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            As for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return np.asarray(self.fit(X, y).labels_)
-
     def _fit(self, X: Any, groups: Groups, choice: Choice | None) -> None:
         """Fit, with an earlier choice or with the best candidate of a search."""
         engine, seed = ThreadEngine(self.n_jobs), draw_seed(self.random_state)
@@ -332,8 +317,8 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
         if choice is None:
             choice = choose(sample.X, sample.groups, options, seed)  # trains each candidate on 6 folds
         candidate = learnable(choice.candidate, groups.n_groups)
-        if size is not None and size > MOST_EXACT and candidate.clusterer.family is None:
-            sample = take_sample(X, groups, MOST_EXACT, seed)  # a graph of neighbours
+        if size is not None and size > MAX_EXACT and candidate.clusterer.family is None:
+            sample = take_sample(X, groups, MAX_EXACT, seed)  # a graph of neighbours
         # Trains the map once, once more for each of `n_rounds`, and on 4 folds for the temperature.
         result = expand(sample.X, sample.groups, candidate, options, seed, engine)
         if not sample.is_all:
@@ -361,7 +346,9 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
                 "label, if any, joined other groups. Try another n_new or clusterer, or "
                 'filing="clusters"; use pool="new" if no such row belongs to a known group.'
             )
-        self.new_groups_ = describe_new_groups(result.codes, result.own, self.classes_, groups.n_groups)
+        self.new_groups_ = describe_new_groups(
+            result.codes, result.probability, self.classes_, groups.n_groups
+        )
 
     def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
         """Tell what separates the labelled groups, and which of them might be split or merged.
@@ -457,25 +444,27 @@ class ExpandClusters(RowEstimator, GroupPredictor, Explorable, BaseEstimator):
                 )
             again = np.broadcast_to(np.asarray(seen, bool), rows.shape[0])
             rng, engine = draw_generator(self.random_state), ThreadEngine(self.n_jobs)
-            found = update_groups(
+            result = update_groups(
                 self.group_model_, self.running_sums_, names, rows, groups, again, rng, engine
             )
-            self._keep_update(found)
+            self._keep_update(result)
         return self
 
-    def _keep_update(self, found: Updated) -> None:
-        kind, n_known = self.classes_.dtype, found.naming.n_known
-        low, high = (max(n - self.n_new_ + found.model.n_new, 0) for n in self.n_new_range_)
-        self.group_model_, self.running_sums_ = found.model, found.running
-        self.classes_ = np.array(found.naming.names, dtype=kind)
-        self.known_classes_, self.labels_ = self.classes_[:n_known], self.classes_[found.codes]
-        self.n_new_, self.n_new_range_ = found.model.n_new, (low, high)
-        size = found.running.counts
-        share = found.running.confidence / np.maximum(np.rint(size), 1)
+    def _keep_update(self, result: Updated) -> None:
+        kind, n_known = self.classes_.dtype, result.naming.n_known
+        low, high = (max(n - self.n_new_ + result.model.n_new, 0) for n in self.n_new_range_)
+        self.group_model_, self.running_sums_ = result.model, result.running
+        self.classes_ = np.array(result.naming.names, dtype=kind)
+        self.known_classes_, self.labels_ = self.classes_[:n_known], self.classes_[result.codes]
+        self.n_new_, self.n_new_range_ = result.model.n_new, (low, high)
+        size = result.running.counts
+        share = result.running.confidence / np.maximum(np.rint(size), 1)
         self.new_groups_ = [
-            group._replace(size=round(float(size[at])), confidence=round(min(float(share[at]), 1.0), 4))
-            for at, group in enumerate(
-                describe_new_groups(found.codes, found.own, self.classes_, n_known), start=n_known
+            group._replace(
+                size=round(float(size[number])), confidence=round(min(float(share[number]), 1.0), 4)
+            )
+            for number, group in enumerate(
+                describe_new_groups(result.codes, result.probability, self.classes_, n_known), start=n_known
             )
         ]
 

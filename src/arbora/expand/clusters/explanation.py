@@ -24,7 +24,7 @@ from arbora.expand.groups import FeatureSpace, Groups
 _NEAR = 0.3
 _N_DIRECTIONS = 3
 _SHOWN = 3  # rows of each side
-_FEWEST_ROWS = 10  # of a group that may be split
+_MIN_ROWS = 10  # of a group that may be split
 
 
 class Split(NamedTuple):
@@ -92,15 +92,17 @@ def propose_merges(Z: Matrix, codes: Ints, classes: Matrix, rows: Matrix) -> lis
     D = np.linalg.norm(means[:, None] - means, axis=2)
     np.fill_diagonal(D, np.inf)
     usual = float(np.median(D.min(axis=1)))
-    found = []
+    merges = []
     for i, j in zip(*np.nonzero(np.triu(_NEAR * usual > D)), strict=True):
         sides = []
-        for own, other in ((i, j), (j, i)):
-            members = np.flatnonzero(codes == own)
-            away = np.linalg.norm(Z[members] - means[other], axis=1)
-            sides.append(rows[members[np.argsort(away)[:_SHOWN]]].tolist())
-        found.append(Merge((classes[i], classes[j]), float(D[i, j] / max(usual, TINY)), (sides[0], sides[1])))
-    return sorted(found, key=lambda merge: merge.distance)
+        for group, other in ((i, j), (j, i)):
+            members = np.flatnonzero(codes == group)
+            distance = np.linalg.norm(Z[members] - means[other], axis=1)
+            sides.append(rows[members[np.argsort(distance)[:_SHOWN]]].tolist())
+        merges.append(
+            Merge((classes[i], classes[j]), float(D[i, j] / max(usual, TINY)), (sides[0], sides[1]))
+        )
+    return sorted(merges, key=lambda merge: merge.distance)
 
 
 def propose_splits(
@@ -112,24 +114,24 @@ def propose_splits(
     D = np.linalg.norm(means[:, None] - means, axis=2)
     np.fill_diagonal(D, np.inf)
     nearest = float(D.min()) if n > 1 else 0.0
-    found = []
+    splits = []
     for k in range(n):
         members = np.flatnonzero(codes == k)
-        if len(members) < _FEWEST_ROWS:
+        if len(members) < _MIN_ROWS:
             continue
         pool = Pool(Z[members], np.full(len(members), -1), 0, np.ones(len(members)))
-        one, two = fit_kmeans(pool, 1, rng, 1), fit_kmeans(pool, 2, rng, 5)
+        whole, halves = fit_kmeans(pool, 1, rng, 1), fit_kmeans(pool, 2, rng, 5)
         width = Z.shape[1]
-        gain = len(members) * width / 2 * np.log(max(one.variance, TINY) / max(two.variance, TINY))
-        distance = float(np.linalg.norm(two.centres[0] - two.centres[1]))
+        gain = len(members) * width / 2 * np.log(max(whole.variance, TINY) / max(halves.variance, TINY))
+        distance = float(np.linalg.norm(halves.centres[0] - halves.centres[1]))
         if gain > (width + 1) / 2 * np.log(len(members)) and distance > nearest > 0:
             sides = []
             for side in range(2):
-                own = members[two.labels == side]
-                away = np.linalg.norm(Z[own] - two.centres[side], axis=1)
-                sides.append(rows[own[np.argsort(away)[:_SHOWN]]].tolist())
-            found.append(Split(classes[k], distance / nearest, (sides[0], sides[1])))
-    return sorted(found, key=lambda split: -split.distance)
+                half = members[halves.labels == side]
+                from_centre = np.linalg.norm(Z[half] - halves.centres[side], axis=1)
+                sides.append(rows[half[np.argsort(from_centre)[:_SHOWN]]].tolist())
+            splits.append(Split(classes[k], distance / nearest, (sides[0], sides[1])))
+    return sorted(splits, key=lambda split: -split.distance)
 
 
 def explain_groups(

@@ -40,7 +40,7 @@ from arbora.expand.clusters.pool import (
 )
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.clusters.search import Candidate, Options, labelled_in, learn_space
-from arbora.expand.groups import MOST_DIMS, REDUCED_DIMS, Groups, group_moments, to_space
+from arbora.expand.groups import MAX_DIMS, REDUCED_DIMS, Groups, group_moments, to_space
 from arbora.expand.transforms.base import Labelled, apply_map
 from arbora.infer.mixture.loop import Schedule
 
@@ -59,8 +59,8 @@ from arbora.infer.mixture.loop import Schedule
 
 _N_FOLDS = 4
 _STARTS = 5
-_MOST_ROWS = 3000
-_LEAST, _MOST = 0.2, 200.0  # of the temperature
+_MAX_ROWS = 3000
+_MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.2, 200.0  # of the temperature
 MEAN_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
@@ -106,14 +106,16 @@ def temperature_of(log_proba: list[Matrix], truth: list[Ints]) -> tuple[float, f
     def loss(log_temperature: float) -> float:
         return -sum(
             float(
-                np.take_along_axis(normalized(scores / np.exp(log_temperature)), own[:, None], axis=1).sum()
+                np.take_along_axis(normalized(scores / np.exp(log_temperature)), codes[:, None], axis=1).sum()
             )
-            for scores, own in zip(log_proba, truth, strict=True)
-            if len(own)
+            for scores, codes in zip(log_proba, truth, strict=True)
+            if len(codes)
         )
 
-    found: Any = minimize_scalar(loss, bounds=(np.log(_LEAST), np.log(_MOST)), method="bounded")
-    return float(np.exp(found.x)), -float(found.fun)
+    result: Any = minimize_scalar(
+        loss, bounds=(np.log(_MIN_TEMPERATURE), np.log(_MAX_TEMPERATURE)), method="bounded"
+    )
+    return float(np.exp(result.x)), -float(result.fun)
 
 
 def calibrate_folds(folds: list[HiddenRows], mean_weight: float = 0.0) -> Calibrated:
@@ -124,15 +126,15 @@ def calibrate_folds(folds: list[HiddenRows], mean_weight: float = 0.0) -> Calibr
         rows = [(fold.log_proba.argmax(axis=1) >= fold.n_known) == new for fold in folds]
         parts.append(
             temperature_of(
-                [fold.log_proba[kept] for fold, kept in zip(folds, rows, strict=True)],
-                [fold.truth[kept] for fold, kept in zip(folds, rows, strict=True)],
+                [fold.log_proba[ids] for fold, ids in zip(folds, rows, strict=True)],
+                [fold.truth[ids] for fold, ids in zip(folds, rows, strict=True)],
             )
         )
     (known, of_known), (new_one, of_new) = parts
     return Calibrated((known, new_one), mean_weight, of_known + of_new)
 
 
-def match_columns(truth: Ints, found: Ints, n_true: int, n_found: int) -> Ints:
+def match_columns(truth: Ints, clusters: Ints, n_true: int, n_found: int) -> Ints:
     """Cluster of each true group by Hungarian matching; -1 for groups without one.
 
     Examples
@@ -141,7 +143,7 @@ def match_columns(truth: Ints, found: Ints, n_true: int, n_found: int) -> Ints:
     array([1, 0])
     """
     overlap = np.zeros((n_true, n_found))
-    np.add.at(overlap, (truth, found), 1.0)
+    np.add.at(overlap, (truth, clusters), 1.0)
     rows, columns = linear_sum_assignment(overlap, maximize=True)
     match = np.full(n_true, -1, np.int64)
     match[rows] = columns
@@ -178,11 +180,13 @@ def _folds(
         shown = np.setdiff1d(np.arange(n_groups), hidden)
         code = np.full(n_groups, -1, np.int64)
         code[shown] = np.arange(len(shown))
-        own = code[labelled.codes]
-        base = Labelled(labelled.Z[~free], own[~free], len(shown), labelled.row_weight[~free], labelled.seed)
+        shown_codes = code[labelled.codes]
+        base = Labelled(
+            labelled.Z[~free], shown_codes[~free], len(shown), labelled.row_weight[~free], labelled.seed
+        )
         Z = apply_map(candidate.learn(base), labelled.Z, unit=candidate.metric.unit_rows)
         yield _clustered(
-            Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, filing, rng
+            Z, np.where(free, -1, shown_codes), labelled.codes, code, n_hidden, candidate, pool, filing, rng
         )
 
 
@@ -201,48 +205,54 @@ def _clustered(
     free, n_shown = np.flatnonzero(fixed < 0), int(code.max()) + 1
     clusterer = candidate.clusterer
     covers_known = pool == "mixed" or not n_hidden
-    found_codes = fixed.copy()
+    cluster_codes = fixed.copy()
     if covers_known:
         rows = Pool(Z, fixed, n_shown, np.ones(len(Z)))
-        found = clusterer.fit(rows, n_hidden, rng, _STARTS)
+        clustering = clusterer.fit(rows, n_hidden, rng, _STARTS)
         if filing == "neighbours":
-            found = _filed(rows, found, n_hidden, clusterer, 0)
-        found_codes = found.labels
+            clustering = _filed(rows, clustering, n_hidden, clusterer, 0)
+        cluster_codes = clustering.labels
     else:
         rows = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
-        found = clusterer.fit(rows, n_hidden, rng, _STARTS)
-        found_codes[free] = n_shown + found.labels
+        clustering = clusterer.fit(rows, n_hidden, rng, _STARTS)
+        cluster_codes[free] = n_shown + clustering.labels
     Z = clusterer.prepare(Z)
-    moments = group_moments(Z, found_codes, n_shown + n_hidden, np.ones(len(Z)))
+    moments = group_moments(Z, cluster_codes, n_shown + n_hidden, np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, clusterer.unit, clusterer.name)
+    model = GroupModel(
+        clustering, covers_known, n_shown, moments.mean, variance, clusterer.unit, clusterer.name
+    )
     columns = code.copy()
     new = free[code[codes[free]] < 0]
     if len(new):
         hidden = np.flatnonzero(code < 0)
-        there = found_codes[new] >= n_shown
+        there = cluster_codes[new] >= n_shown
         truth = np.searchsorted(hidden, codes[new])
-        match = match_columns(truth[there], found_codes[new][there] - n_shown, len(hidden), n_hidden)
+        match = match_columns(truth[there], cluster_codes[new][there] - n_shown, len(hidden), n_hidden)
         columns[hidden] = np.where(match >= 0, n_shown + match, -1)
     target = columns[codes[free]]
     matched = target >= 0
-    kept = Z[free[matched]]
-    by_means = mean_scores(kept, model.means, variance) if covers_known and filing == "neighbours" else None
-    return HiddenRows(np.asarray(model.scorer()(kept), np.float64), target[matched], n_shown, by_means)
+    matched_rows = Z[free[matched]]
+    by_means = (
+        mean_scores(matched_rows, model.means, variance) if covers_known and filing == "neighbours" else None
+    )
+    return HiddenRows(
+        np.asarray(model.scorer()(matched_rows), np.float64), target[matched], n_shown, by_means
+    )
 
 
 def calibrate(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str) -> Calibrated:
     """Temperatures and weight of the means for a choice; 1 and 0 where nothing can be hidden."""
     rng = np.random.default_rng(labelled.seed)
-    if len(labelled.Z) > _MOST_ROWS:
-        kept = np.sort(rng.permutation(len(labelled.Z))[:_MOST_ROWS])
-        codes, own = np.unique(labelled.codes[kept], return_inverse=True)
-        labelled = Labelled(labelled.Z[kept], own, len(codes), labelled.row_weight[kept], labelled.seed)
+    if len(labelled.Z) > _MAX_ROWS:
+        ids = np.sort(rng.permutation(len(labelled.Z))[:_MAX_ROWS])
+        codes, numbers = np.unique(labelled.codes[ids], return_inverse=True)
+        labelled = Labelled(labelled.Z[ids], numbers, len(codes), labelled.row_weight[ids], labelled.seed)
     if labelled.n_groups < 2:
         return Calibrated((1.0, 1.0), 0.0, 0.0)
     folds = list(_folds(labelled, candidate, pool, n_new, filing, rng))
     tried = MEAN_WEIGHTS if folds and folds[0].by_means is not None else (0.0,)
-    return max((calibrate_folds(folds, weight) for weight in tried), key=lambda found: found.value)
+    return max((calibrate_folds(folds, weight) for weight in tried), key=lambda calibrated: calibrated.value)
 
 
 # --- The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster ---
@@ -256,7 +266,7 @@ _SURE = 0.9  # probability of pool rows that take part in further rounds
 class Clusters(NamedTuple):
     """A clustering, and the code of every row: known groups, then new ones."""
 
-    found: Clustering
+    clustering: Clustering
     codes: Ints
     clusterer: str  # "neighbours" after filing
 
@@ -269,7 +279,7 @@ class Expanded(NamedTuple):
     model: GroupModel
     running: RunningSums
     codes: Ints  # of all rows, new groups by falling size
-    own: Array  # probability of the group of each row
+    probability: Array  # of the group of each row
     estimate: NumberOfGroups | None
 
 
@@ -295,10 +305,10 @@ def expand(
     model, codes = summarize(Z, groups.n_groups, candidate, clusters, options.pool)
     honest = calibrate(labelled_in(X, groups, space, seed), candidate, options.pool, n_new, options.filing)
     model = model._replace(temperature=honest.temperature, mean_weight=honest.mean_weight)
-    own = own_probability(model, Z, codes, engine)
-    running = running_sums(Z, groups, codes, own, model, engine)
-    given = estimate if isinstance(estimate, NumberOfGroups) else None
-    return Expanded(learned, candidate, model, running, codes, own, given)
+    probability = own_probability(model, Z, codes, engine)
+    running = running_sums(Z, groups, codes, probability, model, engine)
+    estimate_only = estimate if isinstance(estimate, NumberOfGroups) else None
+    return Expanded(learned, candidate, model, running, codes, probability, estimate_only)
 
 
 def count_new(Z: Matrix, groups: Groups, options: Options, rng: np.random.Generator) -> NumberOfGroups | int:
@@ -310,20 +320,22 @@ def count_new(Z: Matrix, groups: Groups, options: Options, rng: np.random.Genera
     candidates = free
     if options.pool == "mixed":
         means = group_moments(known, codes, groups.n_groups, np.ones(len(known))).mean
-        own = np.sum((known - means[codes]) ** 2, axis=1)
-        away = nearest(Z[free], means)[1]
-        candidates = free[far_rows(own, away)]
+        own_distance = np.sum((known - means[codes]) ** 2, axis=1)
+        distance = nearest(Z[free], means)[1]
+        candidates = free[far_rows(own_distance, distance)]
         if len(candidates) < 2:
-            return NumberOfGroups(0, 0, 1, {"far rows": float(np.sum(away > np.quantile(own, _FAR)))}, {})
+            return NumberOfGroups(
+                0, 0, 1, {"far rows": float(np.sum(distance > np.quantile(own_distance, _FAR)))}, {}
+            )
     return estimate_n_new(known, codes, groups.n_groups, Z[candidates], rng)
 
 
-def far_rows(own: Matrix, away: Matrix) -> NDArray[np.bool_]:
+def far_rows(own_distance: Matrix, distance: Matrix) -> NDArray[np.bool_]:
     """Find the rows of a mixed pool that may be new, by squared distances to the nearest known group.
 
-    The distances of labelled rows from their own groups (`own`) tell how many rows are far by chance. A tenth of them
-    is farther than the .9 quantile: at least twice as many far rows must be there. A few new rows far away from all
-    groups are seen beyond a distance that labelled rows hardly ever have.
+    The distances of labelled rows from their own groups (`own_distance`) tell how many rows are far by chance. A
+    tenth of them is farther than the .9 quantile: at least twice as many far rows must be there. A few new rows far
+    away from all groups are seen beyond a distance that labelled rows hardly ever have.
 
     Examples
     --------
@@ -331,12 +343,12 @@ def far_rows(own: Matrix, away: Matrix) -> NDArray[np.bool_]:
     >>> int(far_rows(own, own).sum()), int(far_rows(own, np.append(own, np.full(12, 9.0))).sum())
     (0, 12)
     """
-    near = np.asarray(away > np.quantile(own, _FAR))
-    if near.sum() >= 2 * (1 - _FAR) * len(away):
+    near = np.asarray(distance > np.quantile(own_distance, _FAR))
+    if near.sum() >= 2 * (1 - _FAR) * len(distance):
         return near
-    beyond = np.asarray(away > _BEYOND * own.max(initial=0.0))
-    chance = len(away) / (len(own) + 1)
-    return beyond if beyond.sum() > chance + 3 * np.sqrt(chance) + 1 else np.zeros(len(away), bool)
+    beyond = np.asarray(distance > _BEYOND * own_distance.max(initial=0.0))
+    chance = len(distance) / (len(own_distance) + 1)
+    return beyond if beyond.sum() > chance + 3 * np.sqrt(chance) + 1 else np.zeros(len(distance), bool)
 
 
 def cluster(
@@ -352,17 +364,17 @@ def cluster(
     clusterer = candidate.clusterer
     if options.pool == "mixed" or not n_new:
         pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
-        found = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
+        clustering = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
         if options.filing == "neighbours":
-            found = _filed(pool, found, n_new, clusterer, int(rng.integers(2**31 - 1)))
-            return Clusters(found, found.labels, "neighbours")
-        return Clusters(found, found.labels, clusterer.name)
+            clustering = _filed(pool, clustering, n_new, clusterer, int(rng.integers(2**31 - 1)))
+            return Clusters(clustering, clustering.labels, "neighbours")
+        return Clusters(clustering, clustering.labels, clusterer.name)
     free = np.flatnonzero(~groups.labelled)
     pool = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
-    found = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
+    clustering = clusterer.fit(pool, n_new, rng, options.n_init, engine=engine)
     codes = groups.codes.copy()
-    codes[free] = groups.n_groups + found.labels
-    return Clusters(found, codes, clusterer.name)
+    codes[free] = groups.n_groups + clustering.labels
+    return Clusters(clustering, codes, clusterer.name)
 
 
 def _filed(pool: Pool, clustering: Clustering, n_new: int, clusterer: Clusterer, seed: int) -> Clustering:
@@ -375,7 +387,7 @@ def with_confident(
     F: Matrix, Z: Matrix, groups: Groups, clusters: Clusters, pool: str, seed: int
 ) -> Labelled:
     """Labelled rows and the pool rows whose cluster is sure, as rows of the feature space F to learn from."""
-    sure = np.exp(clusters.found.log_proba(Z).max(axis=1)) >= _SURE
+    sure = np.exp(clusters.clustering.log_proba(Z).max(axis=1)) >= _SURE
     rows = groups.labelled | (sure & (~groups.labelled if pool == "new" else True))
     codes = np.unique(clusters.codes[rows], return_inverse=True)[1]
     return Labelled(F[rows], codes, int(codes.max()) + 1, np.ones(int(rows.sum())), seed)
@@ -405,13 +417,13 @@ def summarize(
     codes = code[clusters.codes]
     clusterer = candidate.clusterer
     covers_known = pool == "mixed" or len(order) == n_known
-    found = clusters.found.take(order if covers_known else order[n_known:] - n_known)
+    clustering = clusters.clustering.take(order if covers_known else order[n_known:] - n_known)
     if family_of(clusters.clusterer) is not None:
-        found = found._replace(labels=NO_LABELS)  # type: ignore[attr-defined]
+        clustering = clustering._replace(labels=NO_LABELS)  # type: ignore[attr-defined]
     moments = group_moments(clusterer.prepare(Z), codes, len(order), np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
     model = GroupModel(
-        found, covers_known, n_known, moments.mean, variance, clusterer.unit, clusters.clusterer
+        clustering, covers_known, n_known, moments.mean, variance, clusterer.unit, clusters.clusterer
     )
     return model, codes
 
@@ -446,7 +458,7 @@ def sample_size(batch_size: Any, n_rows: int, n_features: int, n_dims: Any) -> i
         return None
     if batch_size != "auto":
         return int(batch_size) if n_rows > batch_size else None
-    width = n_features if n_features <= MOST_DIMS else REDUCED_DIMS
+    width = n_features if n_features <= MAX_DIMS else REDUCED_DIMS
     width = n_features if n_dims is None else width if n_dims == "auto" else int(n_dims)
     if n_rows <= MAX_FIT_ROWS and n_rows * width <= MAX_ENTRIES:
         return None
@@ -469,10 +481,10 @@ def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
     budget = size - min(len(free), size - size // 2)
     size_of = np.bincount(groups.codes[groups.labelled], minlength=groups.n_groups)
     most = np.arange(1, int(size_of.max()) + 1)
-    kept = np.sort(size_of)
-    taken = np.concatenate([[0], np.cumsum(kept)])
-    below = np.searchsorted(kept, most)  # groups that are smaller than `most`
-    fits = taken[below] + (len(kept) - below) * most <= budget
+    rising = np.sort(size_of)
+    taken = np.concatenate([[0], np.cumsum(rising)])
+    below = np.searchsorted(rising, most)  # groups that are smaller than `most`
+    fits = taken[below] + (len(rising) - below) * most <= budget
     cap = int(most[fits][-1]) if fits.any() else 1
     chosen = []
     for group in range(groups.n_groups):
@@ -499,10 +511,10 @@ def take_sample(X: Any, groups: Groups, size: int | None, seed: int) -> Sample:
     return Sample(X[rows], Groups(groups.codes[rows], groups.classes), False)
 
 
-def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
+def refine(result: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
     """Go on from the fit of a sample with all rows."""
-    model = found.model
-    rows = MappedRows(X, found.learned, model.unit)
+    model = result.model
+    rows = MappedRows(X, result.learned, model.unit)
     family = family_of(model.clusterer)
     if family is not None and (model.covers_known or model.n_new):
         model = model._replace(clustering=_passes(family, model, rows, groups, engine))
@@ -513,10 +525,10 @@ def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
     codes = code[codes]
     own_order = order if model.covers_known else order[model.n_known :] - model.n_known  # of the clusterer
     model = model._replace(clustering=model.clustering.take(own_order), means=model.means[order])
-    own = own_probability(model, rows, codes, engine)
-    running = running_sums(rows, groups, codes, own, model, engine)
+    probability = own_probability(model, rows, codes, engine)
+    running = running_sums(rows, groups, codes, probability, model, engine)
     model = with_means(model, running)
-    return found._replace(model=model, running=running, codes=codes, own=own)
+    return result._replace(model=model, running=running, codes=codes, probability=probability)
 
 
 def with_means(model: GroupModel, running: RunningSums) -> GroupModel:
@@ -548,12 +560,12 @@ def _passes(family: Family, model: GroupModel, rows: MappedRows, groups: Groups,
 
 def _count(model: GroupModel, centres: Matrix, rows: MappedRows, groups: Groups, engine: Engine) -> Matrix:
     """Rows of the clusters of k-means."""
-    found = assign(centre_scores(centres), rows, engine)
+    labels = assign(centre_scores(centres), rows, engine)
     if model.covers_known:
-        found = np.where(groups.labelled, groups.codes, found)
+        labels = np.where(groups.labelled, groups.codes, labels)
     else:
-        found = found[~groups.labelled]
-    return np.bincount(found, minlength=centres.shape[1]).astype(np.float64)
+        labels = labels[~groups.labelled]
+    return np.bincount(labels, minlength=centres.shape[1]).astype(np.float64)
 
 
 def _assign(model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine) -> Ints:

@@ -110,25 +110,25 @@ class GroupModel(NamedTuple):
         def log_proba(Z: Matrix) -> Matrix:
             Z = unit_rows(Z) if self.unit else Z
             if self.covers_known and score is not None:
-                found = score(Z)
+                scores = score(Z)
                 if self.mean_weight:
-                    found = found + self.mean_weight * mean_scores(Z, self.means, self.variance)
+                    scores = scores + self.mean_weight * mean_scores(Z, self.means, self.variance)
             else:
                 # The clusterer knows the new groups only. Known and new ones compete by the distance to their means.
-                found = mean_scores(Z, self.means, self.variance)
+                scores = mean_scores(Z, self.means, self.variance)
                 if score is not None:
-                    share = np.logaddexp.reduce(found[:, n_known:], axis=1, keepdims=True)
-                    found = np.hstack([found[:, :n_known], share + score(Z)])
-            return tempered(found, self.temperature, n_known).astype(Z.dtype, copy=False)
+                    share = np.logaddexp.reduce(scores[:, n_known:], axis=1, keepdims=True)
+                    scores = np.hstack([scores[:, :n_known], share + score(Z)])
+            return tempered(scores, self.temperature, n_known).astype(Z.dtype, copy=False)
 
         return log_proba
 
     def proba(self, Z: Matrix) -> Matrix:
         """Probabilities of the groups for rows of the learned space."""
-        score, found = self.scorer(), np.empty((len(Z), len(self.means)), Z.dtype)
+        score, proba = self.scorer(), np.empty((len(Z), len(self.means)), Z.dtype)
         for block in blocks(slice(0, len(Z))):
-            found[block] = np.exp(score(Z[block]))
-        return found
+            proba[block] = np.exp(score(Z[block]))
+        return proba
 
 
 def by_blocks(X: Any, work: Callable[[slice, Matrix], Any], engine: Engine) -> None:
@@ -144,13 +144,13 @@ def by_blocks(X: Any, work: Callable[[slice, Matrix], Any], engine: Engine) -> N
 
 def own_probability(model: GroupModel, X: Any, codes: Ints, engine: Engine) -> Array:
     """Probability of the group that each row is in."""
-    score, own = model.scorer(), np.empty(X.shape[0])
+    score, probability = model.scorer(), np.empty(X.shape[0])
 
     def work(block: slice, Z: Matrix) -> None:
-        own[block] = np.exp(np.take_along_axis(score(Z), codes[block, None], axis=1)[:, 0])
+        probability[block] = np.exp(np.take_along_axis(score(Z), codes[block, None], axis=1)[:, 0])
 
     by_blocks(X, work, engine)
-    return own
+    return probability
 
 
 # --- Sums over the rows of the groups so far, which `partial_fit` updates: memory does not grow with rows ---
@@ -203,13 +203,13 @@ def running_sums(
     X: Any,
     groups: Groups,
     codes: Ints,
-    own: Matrix,
+    probability: Matrix,
     model: GroupModel,
     engine: Engine,
 ) -> RunningSums:
     """Add up all rows of a fit; X is in the learned space, in memory or not."""
     n_known, n_groups = model.n_known, len(model.means)
-    confidence = np.bincount(codes, own, n_groups)
+    confidence = np.bincount(codes, probability, n_groups)
     if model.unit and isinstance(X, np.ndarray):
         X = unit_rows(X)
     ones = np.ones(X.shape[0], X.dtype)
@@ -222,8 +222,8 @@ def running_sums(
         )
     if model.covers_known:
         # One covariance for all groups: how the products are shared out between known and new ones does not matter.
-        found = soft_sums(X, groups.codes, ones, model, engine)
-        return RunningSums(found.counts, found.sums, confidence, found.outer, np.zeros_like(found.outer))
+        sums = soft_sums(X, groups.codes, ones, model, engine)
+        return RunningSums(sums.counts, sums.sums, confidence, sums.outer, np.zeros_like(sums.outer))
     free = ~groups.labelled
     known = sum_rows(X, groups.codes, ones * ~free, n_known, engine)
     new = soft_sums(X, np.full(len(free), -1), ones * free, model, engine)
@@ -295,7 +295,7 @@ class GroupPredictor:
     def _best(self, rows: MappedRows, columns: slice) -> Ints:
         """Most probable one of some groups, without the probabilities of all rows in memory."""
         best = np.empty(rows.shape[0], np.int64)
-        self._score(rows, lambda block, found: best.__setitem__(block, found[:, columns].argmax(axis=1)))
+        self._score(rows, lambda block, scores: best.__setitem__(block, scores[:, columns].argmax(axis=1)))
         return best
 
     def predict(self, X: Any, among: str = "all") -> Matrix:

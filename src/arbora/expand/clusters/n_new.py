@@ -50,15 +50,15 @@ RULES = (
     "eigenvalues .9",
 )
 _STARTS = 3
-_MOST_ROWS = 1000  # of the pool that rules are applied to; twice as many of the known groups
-_MOST_RATIO = 3  # of the largest number tried over the number of known groups
-_FEWEST_TRIED = 16
+_MAX_ROWS = 1000  # of the pool that rules are applied to; twice as many of the known groups
+_MAX_RATIO = 3  # of the largest number tried over the number of known groups
+_MIN_TRIED = 16
 _N_SETS = 20
 _SIZES = 6  # different sizes of the sets
 _NEAR = 0.97
 _SLOPE_WEIGHT = 2.0  # observations that the prior slope of 1 is worth
-_SMALLEST_NOISE = 0.05
-_FEWEST_SETS, _UNKNOWN_NOISE = 3, 0.7
+_MIN_NOISE = 0.05
+_MIN_SETS, _UNKNOWN_NOISE = 3, 0.7
 _SHRINKAGE = 0.5  # of the correlations of the noise
 _PRIOR_DEVIATION = 1.0  # of log n_new around the logarithm of the number of known groups
 _MODEL_DEVIATION = 0.2  # of log n_new: new groups are not quite like known ones
@@ -105,8 +105,8 @@ def tried_numbers(most: int) -> Ints:
     if most <= 9:
         return np.arange(1, max(most, 1) + 1)
     n_more = max(2, int(np.ceil(np.log(most / 9) / np.log(1.28))))
-    more = np.round(np.geomspace(9, most, n_more + 1)).astype(np.int64)
-    return np.unique(np.concatenate([np.arange(1, 10), more]))
+    sparse = np.round(np.geomspace(9, most, n_more + 1)).astype(np.int64)
+    return np.unique(np.concatenate([np.arange(1, 10), sparse]))
 
 
 def trace_curve(Z: Matrix, most: int, rate: float, rng: np.random.Generator) -> Curve:
@@ -117,21 +117,21 @@ def trace_curve(Z: Matrix, most: int, rate: float, rng: np.random.Generator) -> 
     pool = Pool(Z, np.full(n, -1, np.int64), 0, np.ones(n))
     graph = neighbour_graph(Neighbours(Z, 0), N_NEIGHBORS)
     values, vectors = leading_eigenvectors(graph, int(K[-1]), 0)
-    links, everything = np.asarray(graph.sum(axis=1)).ravel(), float(graph.sum())
+    links, total = np.asarray(graph.sum(axis=1)).ravel(), float(graph.sum())
     variance, bic, modularity = np.empty(len(K)), np.empty(len(K)), np.zeros(len(K))
-    for at, k in enumerate(K.tolist()):
-        found = fit_kmeans(pool, k, rng, _STARTS if k > 1 else 1)
-        variance[at] = max(found.variance, TINY)
-        share = np.maximum(found.size, TINY) / n
-        fit = -n * width / 2 * (np.log(2 * np.pi * variance[at]) + 1) + n * float(share @ np.log(share))
-        bic[at] = fit - k * (width + 1) / 2 * np.log(n)
-        if k > 1 and everything > 0:
+    for number, k in enumerate(K.tolist()):
+        clustering = fit_kmeans(pool, k, rng, _STARTS if k > 1 else 1)
+        variance[number] = max(clustering.variance, TINY)
+        share = np.maximum(clustering.size, TINY) / n
+        fit = -n * width / 2 * (np.log(2 * np.pi * variance[number]) + 1) + n * float(share @ np.log(share))
+        bic[number] = fit - k * (width + 1) / 2 * np.log(n)
+        if k > 1 and total > 0:
             E = vectors[:, :k]
             E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), TINY)
             labels = fit_kmeans(pool._replace(Z=E), k, rng, _STARTS).labels
             inside = float(graph.data @ (np.repeat(labels, np.diff(graph.indptr)) == labels[graph.indices]))
             degree = np.bincount(labels, weights=links, minlength=k)
-            modularity[at] = inside / everything - float(np.sum((degree / everything) ** 2))
+            modularity[number] = inside / total - float(np.sum((degree / total) ** 2))
     return Curve(K, variance, bic, modularity, values, max(float(Z.var(axis=0).mean()), TINY))
 
 
@@ -147,11 +147,11 @@ def crossing(K: Ints, values: Matrix, target: float) -> float:
     below = np.flatnonzero(values <= target)
     if not len(below):
         return float(K[-1])
-    at = int(below[0])
-    if at == 0:
+    first = int(below[0])
+    if first == 0:
         return float(K[0])
-    way = (values[at - 1] - target) / max(values[at - 1] - values[at], TINY)
-    return float(np.exp(np.log(K[at - 1]) + way * (np.log(K[at]) - np.log(K[at - 1]))))
+    way = (values[first - 1] - target) / max(values[first - 1] - values[first], TINY)
+    return float(np.exp(np.log(K[first - 1]) + way * (np.log(K[first]) - np.log(K[first - 1]))))
 
 
 def apply_rules(curve: Curve, unexplained: float) -> Matrix:
@@ -200,10 +200,10 @@ def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
     intercept, slope = np.linalg.solve(A.T @ A + prior, A.T @ answers + prior @ slopes)
     rest = answers - A @ np.vstack([intercept, slope])
     noise = rest.T @ rest / len(rest)
-    if len(rest) < _FEWEST_SETS:  # they say nothing about the noise
+    if len(rest) < _MIN_SETS:  # they say nothing about the noise
         noise = noise + _UNKNOWN_NOISE**2 * np.eye(len(noise))
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * np.diag(np.diag(noise))
-    return Calibration(intercept, slope, noise + _SMALLEST_NOISE**2 * np.eye(len(noise)))
+    return Calibration(intercept, slope, noise + _MIN_NOISE**2 * np.eye(len(noise)))
 
 
 def combine(calibration: Calibration, answers: Matrix, centre: float) -> tuple[float, float]:
@@ -230,12 +230,12 @@ def estimate_n_new(
         Rows of new groups in the same space.
     rng : Generator
     """
-    most = max(_FEWEST_TRIED, _MOST_RATIO * n_known)
+    most = max(_MIN_TRIED, _MAX_RATIO * n_known)
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]
     within = float(np.mean((known - means[codes]) ** 2))
     unexplained = min(max(within / max(float(known.var(axis=0).mean()), TINY), 1e-6), 1.0)
     # One rate for all: a group has as many rows in the pool as in any set of known groups.
-    rate = min(1.0, _MOST_ROWS / len(pool), 2 * _MOST_ROWS / len(known))
+    rate = min(1.0, _MAX_ROWS / len(pool), 2 * _MAX_ROWS / len(known))
     here = trace_curve(pool, most, rate, rng)
     sizes, answers = set_sizes(n_known), []
     for size in sizes:

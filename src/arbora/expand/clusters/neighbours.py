@@ -1,6 +1,6 @@
 """Nearest neighbours of rows: exact or approximate, their graph, clusters by their votes.
 
-Up to `MOST_EXACT` rows neighbours are exact; above, rows are searched in the cells of a coarse k-means that are
+Up to `MAX_EXACT` rows neighbours are exact; above, rows are searched in the cells of a coarse k-means that are
 nearest to them.
 
 **Filing.** A clustering describes a group by one centre, or by a place in an embedding. Labelled groups may have any
@@ -25,7 +25,7 @@ from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import CHUNK_ROWS, split
 from arbora.expand.clusters.pool import Pool, one_hot, relabelled
 
-MOST_EXACT = 20_000
+MAX_EXACT = 20_000
 N_NEIGHBORS = 10
 POOL_VOTE = 0.7
 _PROBED_CELLS = 8
@@ -50,7 +50,7 @@ class Neighbours:
     """
 
     def __init__(self, Z: Matrix, seed: int) -> None:
-        self.Z, self.exact = Z, len(Z) <= MOST_EXACT
+        self.Z, self.exact = Z, len(Z) <= MAX_EXACT
         if self.exact:
             self.index = NearestNeighbors().fit(Z)
         else:
@@ -63,8 +63,8 @@ class Neighbours:
         """Numbers of the k nearest rows, nearest first."""
         k = min(k, len(self.Z))
         if self.exact:
-            found: Ints = self.index.kneighbors(Z, k, return_distance=False)
-            return found
+            near: Ints = self.index.kneighbors(Z, k, return_distance=False)
+            return near
         return np.vstack([self._probe(Z[rows], k) for rows in split(len(Z), size=CHUNK_ROWS)])
 
     def _probe(self, Z: Matrix, k: int) -> Ints:
@@ -81,9 +81,9 @@ class Neighbours:
             D = np.sum(there**2, axis=1) - 2 * Z[rows] @ there.T
             both = np.hstack([best_distance[rows], D])
             ids = np.hstack([best[rows], np.broadcast_to(members, D.shape)])
-            kept = np.argpartition(both, k - 1, axis=1)[:, :k]
-            best_distance[rows] = np.take_along_axis(both, kept, axis=1)
-            best[rows] = np.take_along_axis(ids, kept, axis=1)
+            order_k = np.argpartition(both, k - 1, axis=1)[:, :k]
+            best_distance[rows] = np.take_along_axis(both, order_k, axis=1)
+            best[rows] = np.take_along_axis(ids, order_k, axis=1)
         order = np.argsort(best_distance, axis=1)
         return np.take_along_axis(best, order, axis=1)
 
@@ -128,11 +128,11 @@ class NeighbourClustering(NamedTuple):
 def neighbour_graph(neighbours: Neighbours, k: int) -> sp.csr_array:
     """Symmetric graph that links rows to their k nearest others: weight 1 where both are near, else 1/2."""
     n = len(neighbours.Z)
-    found = neighbours.find(neighbours.Z, min(k + 1, n))
-    rows = np.repeat(np.arange(n), found.shape[1])
-    columns = found.ravel()
-    kept = (columns != rows) & (columns >= 0)
-    links = sp.csr_array((np.ones(int(kept.sum())), (rows[kept], columns[kept])), shape=(n, n))
+    near = neighbours.find(neighbours.Z, min(k + 1, n))
+    rows = np.repeat(np.arange(n), near.shape[1])
+    columns = near.ravel()
+    is_link = (columns != rows) & (columns >= 0)
+    links = sp.csr_array((np.ones(int(is_link.sum())), (rows[is_link], columns[is_link])), shape=(n, n))
     return sp.csr_array((links + links.T) / 2)
 
 
@@ -165,18 +165,18 @@ def file_rows(pool: Pool, labels: Ints, n_clusters: int, seed: int) -> Neighbour
     """
     n = len(pool.Z)
     graph = neighbour_graph(Neighbours(pool.Z, seed), min(N_NEIGHBORS, max(n // 3, 1)))
-    votes, found = votes_of(pool.fixed, np.float64), labels
+    votes, codes = votes_of(pool.fixed, np.float64), labels
     for _ in range(_ROUNDS):
-        ballots = sp.csr_array(one_hot(found, votes, n_clusters).T)
+        ballots = sp.csr_array(one_hot(codes, votes, n_clusters).T)
         best = np.empty(n, np.int64)
         for rows in split(n, size=CHUNK_ROWS):
             count = (graph[rows] @ ballots).toarray()
-            count[np.arange(len(count)), found[rows]] += _OWN
+            count[np.arange(len(count)), codes[rows]] += _OWN
             best[rows] = count.argmax(axis=1)
         best = np.where(pool.fixed >= 0, pool.fixed, best)
-        if np.array_equal(best, found):
+        if np.array_equal(best, codes):
             break
-        found = best
+        codes = best
     return NeighbourClustering(
-        found, np.nan, pool.Z, n_clusters, N_NEIGHBORS, seed, votes.astype(pool.Z.dtype)
+        codes, np.nan, pool.Z, n_clusters, N_NEIGHBORS, seed, votes.astype(pool.Z.dtype)
     )

@@ -53,7 +53,7 @@ class Updated(NamedTuple):
     model: GroupModel
     running: RunningSums
     codes: Ints  # of the further rows
-    own: Array  # probability of the group of each
+    probability: Array  # of the group of each
     naming: Naming
 
 
@@ -68,7 +68,7 @@ def best_groups(model: GroupModel, X: Any, engine: Engine, first: int = 0) -> In
     return codes
 
 
-def name_groups(names: list[Any], n_known: int, labels: Groups, found: Ints) -> Naming:
+def name_groups(names: list[Any], n_known: int, labels: Groups, predicted: Ints) -> Naming:
     """Decide which groups the labels name.
 
     Parameters
@@ -78,7 +78,7 @@ def name_groups(names: list[Any], n_known: int, labels: Groups, found: Ints) -> 
     n_known : int
     labels : Groups
         Labels of the further rows.
-    found : ndarray of int
+    predicted : ndarray of int
         Groups that the model gives to the rows.
 
     Examples
@@ -91,12 +91,12 @@ def name_groups(names: list[Any], n_known: int, labels: Groups, found: Ints) -> 
     named = {names.index(name): name for name in labels.classes.tolist() if name in names[n_known:]}
     open_groups = [column for column in range(n_known, len(names)) if column not in named]
     overlap = np.array(
-        [[np.sum((labels.codes == k) & (found == column)) for column in open_groups] for k in fresh]
+        [[np.sum((labels.codes == k) & (predicted == column)) for column in open_groups] for k in fresh]
     ).reshape(len(fresh), len(open_groups))
     started = {k: labels.classes.tolist()[k] for k in fresh}
-    for at, group in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
-        if 2 * overlap[at, group] > np.sum(labels.codes == fresh[at]):
-            named[open_groups[group]] = started.pop(fresh[at])
+    for label, group in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
+        if 2 * overlap[label, group] > np.sum(labels.codes == fresh[label]):
+            named[open_groups[group]] = started.pop(fresh[label])
     rest = [column for column in range(n_known, len(names)) if column not in named]
     known = [*range(n_known), *sorted(named), *[-1] * len(started)]
     new_names = [*names[:n_known], *[named[column] for column in sorted(named)], *started.values()]
@@ -125,7 +125,7 @@ def rearranged(running: RunningSums, naming: Naming, n_known: int, covers_known:
 
 
 def added(
-    running: RunningSums, Z: Matrix, codes: Ints, n_known: int, own: Matrix, sign: float = 1.0
+    running: RunningSums, Z: Matrix, codes: Ints, n_known: int, probability: Matrix, sign: float = 1.0
 ) -> RunningSums:
     """Add some rows to the sums of their groups, or take them away."""
     n_groups, Z = len(running.counts), np.asarray(Z, np.float64)
@@ -133,7 +133,7 @@ def added(
     return RunningSums(
         np.maximum(running.counts + sign * np.bincount(codes, minlength=n_groups), 0.0),
         running.sums + sign * np.asarray(one_hot(codes, np.ones(len(codes)), n_groups) @ Z).T,
-        np.maximum(running.confidence + sign * np.bincount(codes, own, n_groups), 0.0),
+        np.maximum(running.confidence + sign * np.bincount(codes, probability, n_groups), 0.0),
         running.known_outer + sign * Z[known].T @ Z[known],
         running.new_outer + sign * Z[~known].T @ Z[~known],
     )
@@ -154,34 +154,37 @@ def rebuilt(model: GroupModel, running: RunningSums, n_known: int) -> GroupModel
 
 def _renumbered(model: GroupModel, naming: Naming) -> GroupModel:
     """Clusters of neighbours after naming: labels of rows follow the groups; a model of new ones loses known ones."""
-    found, first = model.clustering, 0 if model.covers_known else naming.n_known
-    assert isinstance(found, NeighbourClustering)
+    clustering, first = model.clustering, 0 if model.covers_known else naming.n_known
+    assert isinstance(clustering, NeighbourClustering)
     place = np.full(len(model.means) + 1, -1, np.int64)
     place[naming.columns[naming.columns >= 0]] = np.flatnonzero(naming.columns >= 0)
     offset = 0 if model.covers_known else model.n_known
-    labels = place[np.where(found.labels >= 0, found.labels + offset, -1)] - first
-    kept = labels >= 0
+    labels = place[np.where(clustering.labels >= 0, clustering.labels + offset, -1)] - first
+    is_used = labels >= 0
     return model._replace(
-        clustering=found._replace(
-            labels=labels[kept],
-            Z=found.Z[kept],
-            votes=found.votes[kept],
+        clustering=clustering._replace(
+            labels=labels[is_used],
+            Z=clustering.Z[is_used],
+            votes=clustering.votes[is_used],
             n_clusters=len(naming.names) - first,
         )
     )
 
 
 def _with_rows(
-    found: Clustering, Z: Matrix, codes: Ints, votes: Matrix, rng: np.random.Generator
+    clustering: Clustering, Z: Matrix, codes: Ints, votes: Matrix, rng: np.random.Generator
 ) -> NeighbourClustering:
     """Clusters of neighbours with further rows; above `MOST_ROWS` random rows are dropped."""
-    assert isinstance(found, NeighbourClustering)
-    rows, labels = np.vstack([found.Z, Z.astype(found.Z.dtype)]), np.concatenate([found.labels, codes])
-    votes = np.concatenate([found.votes, votes.astype(found.votes.dtype)])
-    if len(rows) > max(MAX_GRAPH_ROWS, len(found.Z)):
-        kept = np.sort(rng.permutation(len(rows))[: max(MAX_GRAPH_ROWS, len(found.Z))])
-        rows, labels, votes = rows[kept], labels[kept], votes[kept]
-    return found._replace(Z=rows, labels=labels, votes=votes)
+    assert isinstance(clustering, NeighbourClustering)
+    rows, labels = (
+        np.vstack([clustering.Z, Z.astype(clustering.Z.dtype)]),
+        np.concatenate([clustering.labels, codes]),
+    )
+    votes = np.concatenate([clustering.votes, votes.astype(clustering.votes.dtype)])
+    if len(rows) > max(MAX_GRAPH_ROWS, len(clustering.Z)):
+        ids = np.sort(rng.permutation(len(rows))[: max(MAX_GRAPH_ROWS, len(clustering.Z))])
+        rows, labels, votes = rows[ids], labels[ids], votes[ids]
+    return clustering._replace(Z=rows, labels=labels, votes=votes)
 
 
 class _Rows:
@@ -208,8 +211,8 @@ def update_groups(
 ) -> Updated:
     """Add rows and labels to a model."""
     n_before, by_neighbours = model.n_known, family_of(model.clusterer) is None
-    found = best_groups(model, rows, engine)
-    naming = name_groups(names, n_before, labels, found)
+    predicted = best_groups(model, rows, engine)
+    naming = name_groups(names, n_before, labels, predicted)
     n_known, n_groups = naming.n_known, len(naming.names)
     running = rearranged(running, naming, n_before, model.covers_known)
     if by_neighbours:
@@ -223,7 +226,7 @@ def update_groups(
     if moved.any():
         place = np.zeros(len(names), np.int64)
         place[naming.columns[naming.columns >= 0]] = np.flatnonzero(naming.columns >= 0)
-        before = place[found[moved]]
+        before = place[predicted[moved]]
         running = added(running, rows[np.flatnonzero(moved)], before, n_known, ones[: len(before)], -1.0)
     running = added(running, Z, codes[held], n_known, ones)
     model = rebuilt(model, running, n_known)
@@ -245,6 +248,6 @@ def update_groups(
         kind = "new_outer" if first else "known_outer"
         running = running._replace(counts=counts, sums=total, **{kind: getattr(running, kind) + sums.outer})
     model = rebuilt(model, running, n_known)
-    own = own_probability(model, rows, codes, engine)
-    confidence = running.confidence + np.bincount(codes[free], own[free], n_groups)
-    return Updated(model, running._replace(confidence=confidence), codes, own, naming)
+    probability = own_probability(model, rows, codes, engine)
+    confidence = running.confidence + np.bincount(codes[free], probability[free], n_groups)
+    return Updated(model, running._replace(confidence=confidence), codes, probability, naming)

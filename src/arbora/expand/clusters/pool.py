@@ -160,12 +160,12 @@ def sum_rows(X: Any, codes: Ints, weight: Matrix, n_groups: int, engine: Engine)
         width = X.shape[1]
         counts, sums, outer = np.zeros(n_groups), np.zeros((width, n_groups)), np.zeros((width, width))
         for block in blocks(chunk):
-            Z, w, own = X[block], weight[block].astype(X.dtype, copy=False), codes[block]
+            Z, w, groups = X[block], weight[block].astype(X.dtype, copy=False), codes[block]
             outer += (Z * w[:, None]).T @ Z
-            there = own >= 0
+            there = groups >= 0
             if n_groups and there.any():
-                counts += np.bincount(own[there], w[there], n_groups)
-                sums += np.asarray(one_hot(own[there], w[there], n_groups) @ Z[there]).T
+                counts += np.bincount(groups[there], w[there], n_groups)
+                sums += np.asarray(one_hot(groups[there], w[there], n_groups) @ Z[there]).T
         return Sums(counts, sums, outer)
 
     width = X.shape[1]
@@ -178,11 +178,11 @@ def sum_rows(X: Any, codes: Ints, weight: Matrix, n_groups: int, engine: Engine)
 def pose(X: Any, fixed: Ints, weight: Matrix, n_clusters: int, engine: Engine) -> Problem:
     """Make a problem of rows, in memory or not, and the known groups of some of them."""
     free = fixed < 0
-    found = sum_rows(X, fixed, weight, n_clusters, engine)
+    sums = sum_rows(X, fixed, weight, n_clusters, engine)
     rows = WeightedRows(X, np.where(free, weight, 0.0).astype(X.dtype, copy=False))
     if isinstance(X, np.ndarray) and not free.all():
         rows = rows.take(np.flatnonzero(free))
-    return Problem(rows, Stats(found.counts, found.sums), found.outer, float(weight.sum()))
+    return Problem(rows, Stats(sums.counts, sums.sums), sums.outer, float(weight.sum()))
 
 
 def pose_pool(pool: Pool, n_new: int, engine: Engine) -> Problem:

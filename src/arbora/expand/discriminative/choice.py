@@ -190,8 +190,8 @@ class HeldOut:
         def measure(fold: Any) -> float:
             (known, known_labels), (rows, labels), shared = fold
             serial = SerialEngine()
-            found = fit_cells(known, known_labels, n_clusters, alpha, self.options, serial, shared=shared)
-            counts = cells_of(rows, found.W, found.b, labels)[1]
+            solution = fit_cells(known, known_labels, n_clusters, alpha, self.options, serial, shared=shared)
+            counts = cells_of(rows, solution.W, solution.b, labels)[1]
             return log_evidence(counts, labels, self.options.prior.labels) / int(rows.n_rows)
 
         return np.array(self.engine.map(measure, self.folds))

@@ -35,7 +35,7 @@ from arbora.kernels.discriminative import count_cells, score_gradient, softmax_c
 # copied: z is linear in x, so products with z are products with x and a correction.
 
 
-_MOST_COPIED = 1 << 30  # bytes of rows that are standardised in a copy
+_MAX_COPIED = 1 << 30  # bytes of rows that are standardised in a copy
 
 
 def is_sparse(X: Any) -> bool:
@@ -84,20 +84,20 @@ class Rows(NamedTuple):
             W = W * self.scaling.inverse
         W = W.astype(self.dtype, copy=False)
         if is_sparse(self.X):
-            found = csr_matmul(self.X, np.ascontiguousarray(W.T))
+            S = csr_matmul(self.X, np.ascontiguousarray(W.T))
         else:
-            found = np.asarray(self.X[block]) @ W.T
-        found += b.astype(self.dtype, copy=False)
-        return found
+            S = np.asarray(self.X[block]) @ W.T
+        S += b.astype(self.dtype, copy=False)
+        return S
 
     def back(self, block: slice, Q: Matrix) -> Matrix:
         """Q' Z of a block, (n_columns, n_features), in float64."""
         X = self.X if is_sparse(self.X) else np.asarray(self.X[block])
-        found = np.asarray((X.T @ Q).T if is_sparse(X) else Q.T @ X, np.float64)
+        product = np.asarray((X.T @ Q).T if is_sparse(X) else Q.T @ X, np.float64)
         if self.scaling is None:
-            return found
+            return product
         total = column_sums(Q)
-        corrected: Matrix = (found - total[:, None] * self.scaling.mean) * self.scaling.inverse
+        corrected: Matrix = (product - total[:, None] * self.scaling.mean) * self.scaling.inverse
         return corrected
 
     def dense(self, rows: Any) -> Matrix:
@@ -135,11 +135,11 @@ def column_sums(Q: Matrix) -> Matrix:
     array([3., 3.])
     """
     ones = np.ones(min(len(Q), CHUNK_ROWS), Q.dtype)
-    found = np.zeros(Q.shape[1])
+    sums = np.zeros(Q.shape[1])
     for block in split(len(Q), size=CHUNK_ROWS, even=False):
         part = Q[block]
-        found += ones[: len(part)] @ part
-    return found
+        sums += ones[: len(part)] @ part
+    return sums
 
 
 def moments(X: Any) -> tuple[Matrix, Matrix]:
@@ -175,11 +175,11 @@ def fit_scaling(X: Any, scale: str | None) -> Scaling:
     if is_sparse(X):
         variance = np.maximum(second / n_rows - mean**2, 0.0)
     else:  # two passes: the difference of large moments would lose all digits of a small variance
-        away = np.zeros(X.shape[1])
+        squares = np.zeros(X.shape[1])
         for block in split(n_rows, size=CHUNK_ROWS, even=False):
             part = np.asarray(X[block], np.float64) - mean
-            away += np.einsum("ij,ij->j", part, part)
-        variance = away / n_rows
+            squares += np.einsum("ij,ij->j", part, part)
+        variance = squares / n_rows
     rounding = (10 * np.finfo(X.dtype).eps * np.abs(mean)) ** 2
     constant = variance <= rounding
     inverse = 1 / np.sqrt(np.where(constant, 1.0, variance)) if scale == "standard" else np.ones(len(mean))
@@ -190,7 +190,7 @@ def standardised(X: Any, scaling: Scaling) -> Rows:
     """Rows of a feature matrix: a standardised copy; a view with its scaling if X is sparse, large or in a file."""
     if is_sparse(X):
         return Rows(sp.csr_array(X), scaling)
-    if isinstance(X, np.memmap) or X.nbytes > _MOST_COPIED:
+    if isinstance(X, np.memmap) or X.nbytes > _MAX_COPIED:
         return Rows(X, scaling)
     Z = (np.asarray(X, np.float64) - scaling.mean) * scaling.inverse
     return Rows(np.ascontiguousarray(Z, X.dtype))
@@ -199,7 +199,7 @@ def standardised(X: Any, scaling: Scaling) -> Rows:
 # --- Smoothed cost of discriminative clustering and its gradient, for any scores that are linear in the rows ---
 
 
-MOST_KEPT = 1 << 29  # bytes of memberships that are kept; above, they are computed twice
+MAX_KEPT = 1 << 29  # bytes of memberships that are kept; above, they are computed twice
 
 
 class Problem(NamedTuple):
@@ -288,10 +288,10 @@ def evaluate(
     """
     rows, codes, n_clusters = problem.rows, problem.labels.codes, problem.n_clusters
     blocks = rows.blocks()
-    keep = rows.n_rows * n_clusters * rows.dtype.itemsize <= MOST_KEPT
+    keep = rows.n_rows * n_clusters * rows.dtype.itemsize <= MAX_KEPT
     counts = np.zeros((problem.labels.n_classes, n_clusters))
     sums, sizes = np.zeros(W.shape), np.zeros(n_clusters)
-    tops, norms, kept, added = 0.0, 0.0, [], []
+    tops, norms, memberships, added = 0.0, 0.0, [], []
     for block in blocks:
         S = rows.scores(block, W, b)
         if direct is not None:
@@ -302,7 +302,7 @@ def evaluate(
             sums += rows.back(block, S)
             sizes += column_sums(S)
         if keep:
-            kept.append(S)
+            memberships.append(S)
     value = cost_of_counts(counts, problem.labels, problem.prior, problem.entropy)
     extra = Extra()
     if regularizer is not None:
@@ -316,12 +316,12 @@ def evaluate(
     nothing = np.empty((0, n_clusters), rows.dtype)
     for number, block in enumerate(blocks):
         if keep:
-            Q = kept[number]
+            Q = memberships[number]
         else:
             Q = rows.scores(block, W, b)
             softmax_counts(Q, codes[block], scratch)
-        more = nothing if extra.W is None or extra.b is None else rows.scores(block, extra.W, extra.b)
-        score_gradient(Q, codes[block], L, more, extra.hard)
+        added_scores = nothing if extra.W is None or extra.b is None else rows.scores(block, extra.W, extra.b)
+        score_gradient(Q, codes[block], L, added_scores, extra.hard)
         if direct is not None:
             Q += added[number]
         gradient -= rows.back(block, Q)
@@ -385,16 +385,16 @@ class LinearParts(NamedTuple):
     mixture: bool
     squares: float  # sum of ||z||^2
 
-    def __call__(self, found: Memberships, W: Matrix, b: Matrix) -> Extra:
+    def __call__(self, memberships: Memberships, W: Matrix, b: Matrix) -> Extra:
         """Value, and what it adds to v."""
-        assert found.sums is not None
-        assert found.sizes is not None
-        sizes = np.maximum(found.sizes, _TINY)
-        means = found.sums / sizes[:, None]
+        assert memberships.sums is not None
+        assert memberships.sizes is not None
+        sizes = np.maximum(memberships.sizes, _TINY)
+        means = memberships.sums / sizes[:, None]
         slope = 2 * self.strength * means
         offset = -self.strength * (means**2).sum(axis=1)
         if not self.mixture:
-            value = self.strength * (self.squares - float((found.sums * means).sum()))
+            value = self.strength * (self.squares - float((memberships.sums * means).sum()))
             return Extra(value, slope, offset)
         log_rho = np.log(sizes / self.rows.n_rows)
         norms, weighted, parts = 0.0, np.zeros(W.shape), np.zeros(len(W))
@@ -414,12 +414,12 @@ def linear_gradient(theta: Matrix, problem: Problem, squares: float) -> tuple[fl
     parts: Any = None
     if problem.regularizer in ("vq", "mog"):
         parts = LinearParts(problem.rows, problem.strength, problem.regularizer == "mog", squares)
-    found = evaluate(problem, W, b, parts, with_moments=parts is not None)
-    value, gradient = found.value, found.W
+    result = evaluate(problem, W, b, parts, with_moments=parts is not None)
+    value, gradient = result.value, result.W
     if problem.regularizer == "l2":
         value += problem.strength / 2 * float((W**2).sum())
         gradient = gradient + problem.strength * W
-    return value, np.column_stack([gradient, found.b]).ravel()
+    return value, np.column_stack([gradient, result.b]).ravel()
 
 
 def unpack_linear(theta: Matrix, problem: Problem) -> tuple[Matrix, Matrix]:
@@ -472,8 +472,8 @@ class _Hard(NamedTuple):
     width: float
     squares: float
 
-    def __call__(self, found: Memberships, W: Matrix, b: Matrix) -> Extra:
-        value = self.strength * (self.squares - self.width * found.tops)
+    def __call__(self, memberships: Memberships, W: Matrix, b: Matrix) -> Extra:
+        value = self.strength * (self.squares - self.width * memberships.tops)
         return Extra(value, hard=self.strength * self.width)
 
 
@@ -501,18 +501,18 @@ def prototype_gradient(theta: Matrix, problem: Problem, squares: float, width: f
     W, b = prototype_scores(M, width)
     if problem.regularizer == "mog":
         mixture = Mixture(theta[M.size :], problem.strength, width)
-        found = evaluate(problem, W, b, direct=mixture)
-        value = found.value + mixture.value + problem.strength * squares
+        result = evaluate(problem, W, b, direct=mixture)
+        value = result.value + mixture.value + problem.strength * squares
         of_beta = problem.rows.n_rows * np.exp(mixture.log_rho) - mixture.parts  # (B.5)
-        return value, np.concatenate([_chain(found, M, width).ravel(), of_beta])
+        return value, np.concatenate([_chain(result, M, width).ravel(), of_beta])
     hard: Any = _Hard(problem.strength, width, squares) if problem.regularizer == "vq" else None
-    found = evaluate(problem, W, b, hard)
-    value, gradient = found.value, _chain(found, M, width)
+    result = evaluate(problem, W, b, hard)
+    value, gradient = result.value, _chain(result, M, width)
     if problem.regularizer == "l2":
         value += problem.strength / 2 * float((M**2).sum())
         gradient = gradient + problem.strength * M
     return value, gradient.ravel()
 
 
-def _chain(found: Gradient, M: Matrix, width: float) -> Matrix:
-    return np.asarray(2 / width * (found.W - found.b[:, None] * M))
+def _chain(result: Gradient, M: Matrix, width: float) -> Matrix:
+    return np.asarray(2 / width * (result.W - result.b[:, None] * M))

@@ -64,13 +64,14 @@ from arbora.expand.discriminative.fitting import (
 )
 from arbora.expand.discriminative.labels import Labels, read_labels
 from arbora.expand.discriminative.reports import ClusterReports
+from arbora.expand.groups import LabelledClusterer
 
 _STARTS, _ITERATIONS = 10, 300  # of gradient methods
 _MANY_LABELS, _FEW_ROWS = 20, 5  # more labels, with fewer rows each on average, look like a measurement
 _PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="neither")] for name in Prior._fields}
 
 
-class DiscriminativeClustering(RowEstimator, ClusterReports, Explorable, BaseEstimator):
+class DiscriminativeClustering(RowEstimator, LabelledClusterer, ClusterReports, Explorable, BaseEstimator):
     """Clusters of rows that explain a label.
 
     Parameters
@@ -329,20 +330,6 @@ class DiscriminativeClustering(RowEstimator, ClusterReports, Explorable, BaseEst
                 "may not be related to the labels; set n_clusters to find clusters anyway."
             )
 
-    def fit_predict(self, X: Any, y: Any) -> Ints:
-        """Find clusters, and return that of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return np.asarray(self.fit(X, y).labels_)
-
     def _rows(self, X: Any) -> tuple[Rows, Any]:
         """Rows of the model, and the checked X."""
         check_is_fitted(self)
@@ -389,8 +376,8 @@ class DiscriminativeClustering(RowEstimator, ClusterReports, Explorable, BaseEst
         ndarray of shape (n_samples, n_labels), or a list of them for several label columns
             Columns in the order of `classes_`.
         """
-        found = self.label_proba_[self.predict(X)]
+        proba = self.label_proba_[self.predict(X)]
         if not isinstance(self.classes_, list):
-            return found
+            return proba
         ends = np.cumsum([len(names) for names in self.classes_])[:-1]
-        return np.split(found, ends, axis=1)
+        return np.split(proba, ends, axis=1)

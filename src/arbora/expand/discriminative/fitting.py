@@ -100,8 +100,8 @@ def descend(
             raise StopIteration
 
     if method == "lbfgs":
-        found = lbfgs(function, start, max_iter=max_iter, callback=follow, exact=True)
-        theta, value = found.x, found.value
+        minimum = lbfgs(function, start, max_iter=max_iter, callback=follow, exact=True)
+        theta, value = minimum.x, minimum.value
     else:
         theta, value = start, np.inf
         call: Any = minimize
@@ -226,7 +226,7 @@ def adapt_linear(problem: Problem, start: Matrix, rng: np.random.Generator, n_st
 # that lowers the objective is taken.
 
 
-_FEWEST_ROWS = 10  # of a cell to split
+_MIN_ROWS = 10  # of a cell to split
 _TRIES = 3  # exchanges that are optimised in a round
 _SPLIT_STEPS = 20
 _GAIN = 1e-6  # of the objective, relative, that an exchange must have
@@ -243,7 +243,7 @@ def column_costs(counts: Matrix, problem: Problem) -> Matrix:
 
 def improve(
     problem: Problem,
-    found: Descent,
+    best: Descent,
     P: Matrix,
     rng: np.random.Generator,
     *,
@@ -269,18 +269,18 @@ def improve(
     """
     n_clusters = problem.n_clusters
     if n_clusters < 3:
-        return found
+        return best
     for _ in range(rounds):
-        W, b = unpack_linear(found.theta, problem)
+        W, b = unpack_linear(best.theta, problem)
         cells, counts = cells_of(problem.rows, W, b, problem.labels)
         cost = column_costs(counts, problem)
         merged = column_costs(counts[:, :, None] + counts[:, None, :], problem) - cost[:, None] - cost
         gains, halves = _splits(problem, cells, cost, P, rng)
-        better = _best_exchange(problem, found, (merged, gains, halves), counts, method, tol, max_iter)
+        better = _best_exchange(problem, best, (merged, gains, halves), counts, method, tol, max_iter)
         if better is None:
             break
-        found = better
-    return found
+        best = better
+    return best
 
 
 def _splits(
@@ -291,10 +291,10 @@ def _splits(
     gains, halves = np.full(n_clusters, np.inf), np.zeros((n_clusters, width))
     for j in range(n_clusters):
         rows = np.flatnonzero(cells == j)
-        if len(rows) < _FEWEST_ROWS:
+        if len(rows) < _MIN_ROWS:
             continue
         tries = [cluster_by_divergence(P[rows], 2, rng) for _ in range(2)]
-        parts = max(tries, key=lambda one: information(P[rows], one, 2))
+        parts = max(tries, key=lambda cells_of_rows: information(P[rows], cells_of_rows, 2))
         if parts.min() == parts.max():
             continue
         inside = problem.take(rows)._replace(n_clusters=2)
@@ -308,7 +308,7 @@ def _splits(
 
 def _best_exchange(
     problem: Problem,
-    found: Descent,
+    best: Descent,
     plan: tuple[Matrix, Matrix, Matrix],
     counts: Matrix,
     method: str,
@@ -328,11 +328,11 @@ def _best_exchange(
         if not np.isfinite(change[pair]):
             break
         a, c, j = int(i[pair]), int(k[pair]), int(best_split[pair])
-        both = found.theta.reshape(n_clusters, -1).copy()
+        both = best.theta.reshape(n_clusters, -1).copy()
         both[a] = (sizes[a] * both[a] + sizes[c] * both[c]) / (sizes[a] + sizes[c])
         both[c], both[j] = both[j] + halves[j], both[j] - halves[j]
         ended = descend(problem, both.ravel(), None, method=method, tol=tol, max_iter=max_iter)
-        if ended.value < found.value - _GAIN * abs(found.value):
+        if ended.value < best.value - _GAIN * abs(best.value):
             return ended
     return None
 
@@ -345,7 +345,7 @@ DENSITY_MODELS = ("vq", "mog")  # regularisers that use rows without labels
 _EXCHANGES, _SAMPLE_EXCHANGES = 10, 3  # most split-merges on all rows, and on a sample of them
 _SHORT_RUN, _LONG_RUNS = 20, 3  # iterations from every start, and starts that go on
 _STEPS_EACH = {"annealing": 5_000, "stochastic": 100_000}  # for each cluster, of prototypes
-_FEWEST_VISITS, _MOST_VISITS = 200_000, 2_000_000  # rows that mini-batches visit
+_MIN_VISITS, _MAX_VISITS = 200_000, 2_000_000  # rows that mini-batches visit
 
 
 class Prior(NamedTuple):
@@ -399,8 +399,8 @@ def usable(rows: Rows, labels: Labels, regularizer: str | None) -> tuple[Rows, L
     """Drop rows without labels, unless the regulariser models their density."""
     if regularizer in DENSITY_MODELS or labels.labelled.all():
         return rows, labels
-    kept = np.flatnonzero(labels.labelled)
-    return rows.take(kept), labels.take(kept)
+    ids = np.flatnonzero(labels.labelled)
+    return rows.take(ids), labels.take(ids)
 
 
 def fit_cells(
@@ -443,8 +443,8 @@ def fit_cells(
     if options.optimizer in GRADIENT_METHODS:
         best, values = _descend_all(setting, whole, seeds, options, engine, rng, progress)
     else:
-        ended = engine.map(lambda one: _sample_steps(setting, whole, *one, options), list(enumerate(seeds)))
-        values = [one.value for one in ended]
+        ended = engine.map(lambda run: _sample_steps(setting, whole, *run, options), list(enumerate(seeds)))
+        values = [run.value for run in ended]
         best = ended[int(np.argmin(values))]
     return _solution(whole, best, width, values)
 
@@ -467,11 +467,11 @@ def _solution(problem: Problem, best: Descent, width: float | None, values: list
     return Solution(*prototype_scores(M, width), M, width, best.value, best.monitor, values)
 
 
-def without_empty(found: Solution, rows: Rows) -> Solution:
+def without_empty(solution: Solution, rows: Rows) -> Solution:
     """Drop the cells without rows; the cells of all rows stay the same."""
-    kept = np.unique(cells_of(rows, found.W, found.b)[0])
-    M = None if found.prototypes is None else found.prototypes[kept]
-    return found._replace(W=found.W[kept], b=found.b[kept], prototypes=M)
+    used = np.unique(cells_of(rows, solution.W, solution.b)[0])
+    M = None if solution.prototypes is None else solution.prototypes[used]
+    return solution._replace(W=solution.W[used], b=solution.b[used], prototypes=M)
 
 
 def _start(setting: _Setting, number: int, rng: np.random.Generator, options: Options) -> Matrix:
@@ -507,16 +507,16 @@ def _descend_all(
     how: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
     short = how | {"max_iter": min(options.max_iter, _SHORT_RUN)}
 
-    def run(one: tuple[int, int]) -> Descent:
-        start = _start(setting, one[0], np.random.default_rng(one[1]), options)
+    def run(descentrt_and_seed: tuple[int, int]) -> Descent:
+        start = _start(setting, descentrt_and_seed[0], np.random.default_rng(descentrt_and_seed[1]), options)
         return descend(setting.problem, start, setting.width, **short)
 
     ended = engine.map(run, list(enumerate(seeds)))
-    values = [one.value for one in ended]
+    values = [descent.value for descent in ended]
     # Only the most promising starts go on.
     first = np.argsort(values, kind="stable")[:_LONG_RUNS].tolist()
     ended = engine.map(lambda k: descend(setting.problem, ended[k].theta, setting.width, **how), first)
-    best = min(ended, key=lambda one: one.value)
+    best = min(ended, key=lambda descent: descent.value)
     if options.linear and options.split_merge:
         rounds = _EXCHANGES if setting.problem is whole else _SAMPLE_EXCHANGES
         best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=rounds, **how)
@@ -530,7 +530,7 @@ def _sample_steps(setting: _Setting, whole: Problem, number: int, seed: int, opt
     rng = np.random.default_rng(seed)
     start = _start(setting, number, rng, options)
     if options.linear:
-        visits = max(min(10 * whole.rows.n_rows, _MOST_VISITS), 2 * whole.rows.n_rows, _FEWEST_VISITS)
+        visits = max(min(10 * whole.rows.n_rows, _MAX_VISITS), 2 * whole.rows.n_rows, _MIN_VISITS)
         return adapt_linear(whole, start, rng, options.max_iter or visits)
     assert setting.width is not None
     n_steps = options.max_iter or _STEPS_EACH[options.optimizer] * whole.n_clusters

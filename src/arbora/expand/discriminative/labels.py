@@ -66,9 +66,14 @@ def read_labels(y: Any, n_rows: int, name: str) -> Labels:
     """
     columns = columns_of(y, n_rows)
     read = [_read(column, n_rows, number, len(columns), name) for number, column in enumerate(columns)]
-    start = np.concatenate([[0], np.cumsum([one.n_groups for one in read])[:-1]]).astype(np.int64)
-    codes = [np.where(one.codes >= 0, one.codes + first, -1) for one, first in zip(read, start, strict=True)]
-    return Labels(np.ascontiguousarray(np.stack(codes, axis=1), np.int32), [one.classes for one in read])
+    start = np.concatenate([[0], np.cumsum([groups.n_groups for groups in read])[:-1]]).astype(np.int64)
+    codes = [
+        np.where(groups.codes >= 0, groups.codes + first, -1)
+        for groups, first in zip(read, start, strict=True)
+    ]
+    return Labels(
+        np.ascontiguousarray(np.stack(codes, axis=1), np.int32), [groups.classes for groups in read]
+    )
 
 
 def columns_of(y: Any, n_rows: int) -> list[Any]:
@@ -78,11 +83,11 @@ def columns_of(y: Any, n_rows: int) -> list[Any]:
             "y is a sparse matrix: give an array with one label per row, or a column per variable."
         )
     if isinstance(y, list | tuple):
-        given = np.empty(len(y), object)
-        given[:] = y
-        lengths = {len(one) for one in y if isinstance(one, list | tuple | np.ndarray)}
-        nested = len(lengths) == 1 and all(isinstance(one, list | tuple | np.ndarray) for one in y)
-        y = np.array([list(one) for one in y], object) if nested else given
+        rows = np.empty(len(y), object)
+        rows[:] = y
+        lengths = {len(row) for row in y if isinstance(row, list | tuple | np.ndarray)}
+        nested = len(lengths) == 1 and all(isinstance(row, list | tuple | np.ndarray) for row in y)
+        y = np.array([list(row) for row in y], object) if nested else rows
     shape = np.shape(y)
     if len(shape) != 2 or shape[1] == 1:
         return [_plain(y)]
@@ -147,7 +152,7 @@ def code_labels(y: Any, n_rows: int, known: list[Matrix]) -> tuple[Labels, list[
         unseen.append(np.array(fresh))
         classes.append(np.concatenate([names, unseen[-1]]) if fresh else names)
         start += len(place)
-    if all((one < 0).all() for one in codes):
+    if all((column_codes < 0).all() for column_codes in codes):
         raise ValueError(
             "y has no label (-1, None and NaN mark rows without one): give labels to compare with."
         )

@@ -42,15 +42,15 @@ class Profile(NamedTuple):
     def apart(self) -> Matrix:
         """How far the mean of a cluster is from that of all rows, in deviations of all rows."""
         scale = np.where(self.overall_deviation > 0, self.overall_deviation, 1.0)
-        away = (self.means - self.overall_mean) / scale
-        return np.where((self.overall_deviation > 0) & (self.sizes[:, None] > 0), away, 0.0)
+        difference = (self.means - self.overall_mean) / scale
+        return np.where((self.overall_deviation > 0) & (self.sizes[:, None] > 0), difference, 0.0)
 
     def top_features(self, n_features: int = 5) -> list[list[tuple[str, float]]]:
         """Features that set each cluster apart, the strongest first, with the difference in deviations."""
-        apart = self.apart
-        order = np.argsort(-np.abs(apart), axis=1, kind="stable")[:, :n_features]
+        difference = self.apart
+        order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :n_features]
         return [
-            [(self.features[j], float(apart[k, j])) for j in columns if apart[k, j] != 0]
+            [(self.features[j], float(difference[k, j])) for j in columns if difference[k, j] != 0]
             for k, columns in enumerate(order.tolist())
         ]
 
@@ -66,12 +66,12 @@ class Profile(NamedTuple):
         -------
         Table
         """
-        apart = self.apart
-        order = np.argsort(-np.abs(apart), axis=1, kind="stable")[:, :n_features]
+        difference = self.apart
+        order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :n_features]
         rows = []
         for k, columns in enumerate(order.tolist()):
             for j in columns:
-                values = self.means[k, j], self.deviations[k, j], self.overall_mean[j], apart[k, j]
+                values = self.means[k, j], self.deviations[k, j], self.overall_mean[j], difference[k, j]
                 rows.append((str(k), int(self.sizes[k]), self.features[j], *map(float, values)))
         columns = ("cluster", "rows", "feature", "mean", "deviation", "mean of all", "difference")
         return Table(columns, tuple(rows), ("", ",d", "", ".4g", ".4g", ".4g", "+.2f"))
@@ -101,17 +101,17 @@ def profile_clusters(X: Any, cells: Ints, n_clusters: int, features: list[str]) 
             sums += first - inside * centre
             squares += second - 2 * first * centre + inside * centre**2
         else:
-            away = np.asarray(part, np.float64) - centre
-            sums += member @ away
-            squares += member @ away**2
+            deviation = np.asarray(part, np.float64) - centre
+            sums += member @ deviation
+            squares += member @ deviation**2
     n = np.maximum(sizes, 1)[:, None]
-    away = sums / n
-    deviations = np.sqrt(np.maximum(squares / n - away**2, 0.0))
+    deviation = sums / n
+    deviations = np.sqrt(np.maximum(squares / n - deviation**2, 0.0))
     total = max(int(sizes.sum()), 1)
     overall = np.sqrt(np.maximum(squares.sum(axis=0) / total - (sums.sum(axis=0) / total) ** 2, 0.0))
     overall[overall <= 1e-7 * np.abs(centre)] = 0.0
     return Profile(
-        features, sizes, np.where(sizes[:, None] > 0, away + centre, np.nan), deviations, centre, overall
+        features, sizes, np.where(sizes[:, None] > 0, deviation + centre, np.nan), deviations, centre, overall
     )
 
 

@@ -75,9 +75,9 @@ def _neighbour_shares(Z: Matrix, known: Ints, codes: Ints, n_classes: int) -> Ma
     algorithm = "auto" if Z.shape[1] <= _TREE_FEATURES else "brute"
     search = NearestNeighbors(n_neighbors=n_near + 1, algorithm=algorithm).fit(Z[known])
     near = search.kneighbors(Z, return_distance=False)
-    own = np.full(len(Z), -1)
-    own[known] = np.arange(len(known))
-    is_own = near == own[:, None]
+    position = np.full(len(Z), -1)
+    position[known] = np.arange(len(known))
+    is_own = near == position[:, None]
     is_own[~is_own.any(axis=1), -1] = True  # a row with many copies, or without a label: drop the farthest
     others = near[~is_own].reshape(len(Z), n_near)
     P = np.zeros((len(Z), n_classes))
@@ -91,19 +91,19 @@ def cluster_by_divergence(P: Matrix, n_clusters: int, rng: np.random.Generator) 
     """Clusters j of distributions p with centres q_j, by the largest sum_c p_c log q_jc."""
     root = np.sqrt(P)
     chosen = [int(rng.integers(len(P)))]
-    away = ((root - root[chosen[0]]) ** 2).sum(axis=1)
+    distance = ((root - root[chosen[0]]) ** 2).sum(axis=1)
     for _ in range(n_clusters - 1):
-        total = away.sum()
-        chosen.append(int(rng.choice(len(P), p=away / total) if total > 0 else rng.integers(len(P))))
-        away = np.minimum(away, ((root - root[chosen[-1]]) ** 2).sum(axis=1))
+        total = distance.sum()
+        chosen.append(int(rng.choice(len(P), p=distance / total) if total > 0 else rng.integers(len(P))))
+        distance = np.minimum(distance, ((root - root[chosen[-1]]) ** 2).sum(axis=1))
     mean = P.mean(axis=0)
     Q = 0.9 * P[chosen] + 0.1 * mean
     cells = np.full(len(P), -1)
     for _ in range(_KL_STEPS):
-        found = np.argmax(P @ np.log(Q + _TINY).T, axis=1)
-        if np.array_equal(found, cells):
+        nearest = np.argmax(P @ np.log(Q + _TINY).T, axis=1)
+        if np.array_equal(nearest, cells):
             break
-        cells = found
+        cells = nearest
         members = sp.csr_array((np.ones(len(P)), cells, np.arange(len(P) + 1)), shape=(len(P), n_clusters))
         sizes = np.bincount(cells, minlength=n_clusters)
         Q = (members.T @ P + 1e-3 * mean) / (sizes + 1e-3)[:, None]
@@ -118,11 +118,11 @@ def information(P: Matrix, cells: Ints, n_clusters: int) -> float:
     return float((xlogy(joint, joint) - xlogy(joint, outer)).sum())
 
 
-def posterior_cells(found: list[Matrix], number: int, n_clusters: int, rng: np.random.Generator) -> Ints:
+def posterior_cells(estimates: list[Matrix], number: int, n_clusters: int, rng: np.random.Generator) -> Ints:
     """Cells of start `number`: the estimates of p take turns, and so do the two ways to cluster them."""
-    P = found[number % len(found)]
+    P = estimates[number % len(estimates)]
     seed = int(rng.integers(2**31))
-    if number % (2 * len(found)) < len(found):
+    if number % (2 * len(estimates)) < len(estimates):
         means = KMeans(n_clusters, n_init=1, random_state=seed)
         return np.asarray(means.fit_predict(2 * np.sqrt(P)), np.int64)
     return cluster_by_divergence(P, n_clusters, rng)

@@ -34,14 +34,14 @@ _FEW_GROUPS = 5
 def between_groups(moments: GroupMoments) -> Matrix:
     """Scatter of the group means around the mean of all labelled rows, by share of the groups."""
     share = moments.weight / moments.weight.sum()
-    away = moments.mean - share @ moments.mean
-    return np.asarray(away.T @ (share[:, None] * away))
+    deviation = moments.mean - share @ moments.mean
+    return np.asarray(deviation.T @ (share[:, None] * deviation))
 
 
 def between_pairs(moments: GroupMoments) -> Matrix:
     """Sum of (m_i - m_j)(m_i - m_j)' over pairs of groups: M'(K I - 11')M."""
-    away = moments.mean - moments.mean.mean(axis=0)
-    return np.asarray(len(away) * away.T @ away)
+    deviation = moments.mean - moments.mean.mean(axis=0)
+    return np.asarray(len(deviation) * deviation.T @ deviation)
 
 
 def discriminants(between: Matrix, within: Matrix, ridge: float, n_components: int) -> Matrix:

@@ -36,9 +36,9 @@ from arbora.expand.transforms.base import (
 
 _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
-_MOST_FEATURES = 2000
-_LARGEST_SHAPE = 1e4
-_LEAST = 1e-100  # of a mapped entry: its square can still be divided by
+_MAX_FEATURES = 2000
+_MAX_SHAPE = 1e4
+_MIN_ENTRY = 1e-100  # of a mapped entry: its square can still be divided by
 
 
 def shapes(difference: Matrix) -> Matrix:
@@ -51,12 +51,12 @@ def shapes(difference: Matrix) -> Matrix:
     >>> shapes(np.log(3.0) - digamma(np.array([3.0])))
     array([3.])
     """
-    d = np.maximum(difference, 0.5 / _LARGEST_SHAPE)
+    d = np.maximum(difference, 0.5 / _MAX_SHAPE)
     a = (3 - d + np.sqrt((d - 3) ** 2 + 24 * d)) / (12 * d)
     for _ in range(20):
         step = (np.log(a) - digamma(a) - d) / (1 / a - polygamma(1, a))
         a = np.clip(a - step, a / 2, 2 * a)
-    return np.asarray(np.minimum(a, _LARGEST_SHAPE))
+    return np.asarray(np.minimum(a, _MAX_SHAPE))
 
 
 class GammaProblem:
@@ -72,17 +72,17 @@ class GammaProblem:
 
     def best_shapes(self, L: Matrix) -> Matrix:
         """Maximum likelihood shapes (n_groups, n_dims) under a map."""
-        V = np.maximum(self.X @ L.T, _LEAST)
+        V = np.maximum(self.X @ L.T, _MIN_ENTRY)
         logs = np.zeros((self.n_groups, V.shape[1]))
         np.add.at(logs, self.codes, self.row_weight[:, None] * np.log(V))
         mean_log = logs / self.weight[:, None]
-        return shapes(np.log(np.maximum(self.mean @ L.T, _LEAST)) - mean_log)
+        return shapes(np.log(np.maximum(self.mean @ L.T, _MIN_ENTRY)) - mean_log)
 
     def negative(self, flat: Matrix, a: Matrix) -> tuple[float, Matrix]:
         """-J(L) and its gradient."""
         L = flat.reshape(a.shape[1], -1)
-        V = np.maximum(self.X @ L.T, _LEAST)
-        T = np.maximum(self.mean @ L.T, _LEAST)
+        V = np.maximum(self.X @ L.T, _MIN_ENTRY)
+        T = np.maximum(self.mean @ L.T, _MIN_ENTRY)
         rate = a / T
         constant = (a * np.log(rate) - gammaln(a)).sum(axis=1)
         S = np.log(V) @ (a - 1).T - V @ rate.T + constant
@@ -95,9 +95,9 @@ class GammaProblem:
         E *= self.share[:, None]
         by_V = E @ (a - 1) / V - E @ rate
         by_T = -rate * E.sum(axis=0)[:, None] + rate / T * (E.T @ V)
-        away = L - np.eye(len(L))
-        value = fit - self.gamma * float(np.sum(away**2))
-        gradient = by_V.T @ self.X + by_T.T @ self.mean - 2 * self.gamma * away
+        difference = L - np.eye(len(L))
+        value = fit - self.gamma * float(np.sum(difference**2))
+        gradient = by_V.T @ self.X + by_T.T @ self.mean - 2 * self.gamma * difference
         return -value, -gradient.ravel()
 
 
@@ -114,8 +114,8 @@ def learn_gamma(
     L, monitor, before, last = np.eye(width), Monitor(tol, max_iter, progress), -np.inf, False
     while not last:
         a = problem.best_shapes(L)
-        found = lbfgs(problem.negative, L, a, bounds=(0.0, None), max_iter=_STEPS)
-        value, L = -found.value, found.x.reshape(width, width)
+        minimum = lbfgs(problem.negative, L, a, bounds=(0.0, None), max_iter=_STEPS)
+        value, L = -minimum.value, minimum.x.reshape(width, width)
         last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
     return Learned(L, monitor.trace, None, monitor.n_iter, monitor.converged)
@@ -195,10 +195,10 @@ class GammaTransform(MetricTransform):
                 f"Negative values in data passed to {type(self).__name__}: the smallest entry of X is {smallest:g}, "
                 "but gamma variables are positive. Use GaussianTransform."
             )
-        if X.shape[1] > _MOST_FEATURES:
+        if X.shape[1] > _MAX_FEATURES:
             raise ValueError(
                 f"X has {X.shape[1]:,} features, and {type(self).__name__} learns a matrix over all pairs of them, "
-                f"without an SVD: select features (at most {_MOST_FEATURES:,}), or use GaussianTransform."
+                f"without an SVD: select features (at most {_MAX_FEATURES:,}), or use GaussianTransform."
             )
         level = float(np.asarray(X.mean()))
         level = level if level > 0 else 1.0

@@ -121,8 +121,8 @@ def _below_identity(V: Matrix, g: float) -> float:
 def _soft_identity(B: Matrix, t: float) -> Matrix:
     """Prox of t ||A - I||_1 without the cone."""
     eye = np.eye(len(B))
-    away = B - eye
-    return np.asarray(eye + np.sign(away) * np.maximum(np.abs(away) - t, 0.0))
+    difference = B - eye
+    return np.asarray(eye + np.sign(difference) * np.maximum(np.abs(difference) - t, 0.0))
 
 
 def _l1_prox(B: Matrix, t: float) -> Matrix:
@@ -184,7 +184,8 @@ class Pass(NamedTuple):
 class GaussianProblem:
     """F(A) of the module docstring, as `infer.proximal` takes it.
 
-    A pass goes over chunks of rows that stay in the cache, in the precision `dtype`; sums over chunks are float64.
+    A pass goes over chunks of rows that stay in the cache, in double precision: in single precision some regularisers
+    do not reach a gap of 1e-6. Rows of single precision are converted chunk by chunk.
 
     Parameters
     ----------
@@ -194,9 +195,6 @@ class GaussianProblem:
     row_weight : ndarray of shape (n_rows,)
     gamma : float
     regularizer : str
-    dtype : dtype
-        Precision of scores and probabilities. In single precision some regularisers do not reach a gap of 1e-6:
-        rows of single precision are converted chunk by chunk.
     """
 
     def __init__(
@@ -207,9 +205,8 @@ class GaussianProblem:
         row_weight: Matrix,
         gamma: float,
         regularizer: str,
-        dtype: Any = np.float64,
     ) -> None:
-        self.X, self.codes, self.means, self.gamma, self.dtype = X, codes, means, gamma, np.dtype(dtype)
+        self.X, self.codes, self.means, self.gamma = X, codes, means, gamma
         self.share = row_weight / row_weight.sum()
         self.regularizer = REGULARIZERS[regularizer]
 
@@ -218,27 +215,26 @@ class GaussianProblem:
 
         `towards_labels` = c asks for the entropy of the distributions c p + (1 - c) y.
         """
-        dtype, (n_groups, width) = self.dtype, self.means.shape
+        n_groups, width = self.means.shape
         towards = A @ self.means.T
-        offset = (np.einsum("kp,pk->k", self.means, towards) / 2).astype(dtype)
-        towards = np.ascontiguousarray(towards, dtype)
+        offset = np.einsum("kp,pk->k", self.means, towards) / 2
         loss, entropy = 0.0, np.nan if towards_labels is None else 0.0
         XE, total_E = np.zeros((width, n_groups)), np.zeros(n_groups)
         for rows in split(len(self.X), size=_ROWS_AT_ONCE):
-            X, share = self.X[rows].astype(dtype, copy=False), self.share[rows]
-            at = np.arange(len(X)), self.codes[rows]
+            X, share = self.X[rows].astype(np.float64, copy=False), self.share[rows]
+            labels = np.arange(len(X)), self.codes[rows]
             S = X @ towards
             S -= offset
             S -= S.max(axis=1, keepdims=True)
-            at_label = S[at]
+            at_label = S[labels]
             P = np.exp(S)
             total = P.sum(axis=1)
             loss += float(share @ (np.log(total) - at_label))
             if towards_labels is not None:
-                entropy += self._entropy(S, P, total, at, share, towards_labels)
+                entropy += self._entropy(S, P, total, labels, share, towards_labels)
             if gradient:
-                P *= (share / total).astype(dtype)[:, None]
-                P[at] -= share.astype(dtype)
+                P *= (share / total)[:, None]
+                P[labels] -= share
                 XE += X.T @ P
                 total_E += P.sum(axis=0)
         G = XE @ self.means
@@ -246,11 +242,11 @@ class GaussianProblem:
         return Pass(loss, np.asarray((G + G.T - pull) / 2), entropy)
 
     @staticmethod
-    def _entropy(S: Matrix, P: Matrix, total: Matrix, at: Any, share: Matrix, c: float) -> float:
+    def _entropy(S: Matrix, P: Matrix, total: Matrix, labels: Any, share: Matrix, c: float) -> float:
         if c == 1:  # log p = s - log total: no further logarithms
             return float(share @ (np.log(total) - np.einsum("nk,nk->n", P, S) / total))
         Q = P * (c / total)[:, None]
-        Q[at] += 1 - c
+        Q[labels] += 1 - c
         return -float(share @ np.sum(Q * np.log(np.maximum(Q, np.finfo(Q.dtype).tiny)), axis=1))
 
     def value(self, A: Matrix) -> float:
@@ -259,8 +255,8 @@ class GaussianProblem:
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         """Loss of the labels and its gradient."""
-        found = self._pass(A, gradient=True)
-        return found.loss, found.gradient
+        result = self._pass(A, gradient=True)
+        return result.loss, result.gradient
 
     def penalty(self, A: Matrix) -> float:
         """Regulariser times its strength."""
@@ -272,12 +268,12 @@ class GaussianProblem:
 
     def gap(self, A: Matrix) -> float:
         """Duality gap at A, from the distributions that A gives to the rows."""
-        found = self._pass(A, gradient=True, towards_labels=1.0)
-        V = -found.gradient
+        result = self._pass(A, gradient=True, towards_labels=1.0)
+        V = -result.gradient
         c = self.regularizer.shrink(V, self.gamma)
-        entropy = found.entropy if c == 1 else self._pass(A, towards_labels=c).entropy
+        entropy = result.entropy if c == 1 else self._pass(A, towards_labels=c).entropy
         bound = entropy - self.regularizer.conjugate(c * V, self.gamma)
-        return max(found.loss + self.penalty(A) - bound, 0.0)
+        return max(result.loss + self.penalty(A) - bound, 0.0)
 
 
 def learn_gaussian(
@@ -295,9 +291,9 @@ def learn_gaussian(
         labelled.Z, labelled.codes, moments.mean, labelled.row_weight, gamma, regularizer
     )
     monitor = Monitor(tol, max_iter, progress)
-    found = minimize_composite(problem, np.eye(labelled.Z.shape[1]), monitor)
-    gap = found.gap / max(found.objective, TINY)
-    return Learned(square_root(found.A), monitor.trace, gap, len(monitor.trace), found.converged)
+    solution = minimize_composite(problem, np.eye(labelled.Z.shape[1]), monitor)
+    gap = solution.gap / max(solution.objective, TINY)
+    return Learned(square_root(solution.A), monitor.trace, gap, len(monitor.trace), solution.converged)
 
 
 class GaussianTransform(MetricTransform):

@@ -50,10 +50,10 @@ from arbora.expand.transforms.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
 from arbora.kernels.discriminative import margin_losses
 
-_MOST_PAIRS = 20_000_000  # of rows and impostors in the active set
-_FEWEST_IMPOSTORS = 50  # of a row, where that limit binds
+_MAX_PAIRS = 20_000_000  # of rows and impostors in the active set
+_MIN_IMPOSTORS = 50  # of a row, where that limit binds
 _SLACK = 1.25  # distance up to which a row is in the active set, over that at which it is an impostor
-_WIDEST, _SHRINK = 0.5, 0.25  # width of the smoothed hinge, and its factor when the solution settles
+_MAX_WIDTH, _SHRINK = 0.5, 0.25  # width of the smoothed hinge, and its factor when the solution settles
 _SMALL_PART = 2.0  # gap over its part by smoothing, below which smoothing matters
 _SINGULAR = 1e-8  # smallest eigenvalue of C over its largest one
 _NEGLIGIBLE = 1e-9  # objective over that at the start, at which the optimum counts as 0
@@ -82,11 +82,11 @@ def target_neighbours(labelled: Labelled, k: int) -> Matrix:
         n_near = min(k, len(rows) - 1)
         if n_near > 0:
             near = NearestNeighbors(n_neighbors=n_near + 1).fit(labelled.Z[rows])
-            found = near.kneighbors(labelled.Z[rows], return_distance=False)
-            own = np.arange(len(rows))[:, None]
+            nearest = near.kneighbors(labelled.Z[rows], return_distance=False)
+            self_rows = np.arange(len(rows))[:, None]
             # A row is usually its own nearest one; among equal rows it may not be.
-            kept = np.argsort(found == own, axis=1, kind="stable")[:, :n_near]
-            near_rows = np.take_along_axis(found, kept, axis=1)
+            others = np.argsort(nearest == self_rows, axis=1, kind="stable")[:, :n_near]
+            near_rows = np.take_along_axis(nearest, others, axis=1)
             pairs.append(np.column_stack([np.repeat(rows, n_near), rows[near_rows.ravel()]]))
     return np.vstack(pairs) if pairs else np.empty((0, 2), np.int64)
 
@@ -96,7 +96,7 @@ def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[
     n = len(Z)
     Y = Z @ A
     q = np.einsum("np,np->n", Y, Z)
-    most, capped = max(_FEWEST_IMPOSTORS, _MOST_PAIRS // max(n, 1)), False
+    most, capped = max(_MIN_IMPOSTORS, _MAX_PAIRS // max(n, 1)), False
     left, right = [], []
     for rows in split(n, size=max(1, _ENTRIES_AT_ONCE // n)):
         D = Y[rows] @ Z.T
@@ -106,11 +106,11 @@ def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[
         near &= codes[rows, None] != codes
         for i in np.flatnonzero(near.sum(axis=1) > most):
             capped = True
-            found = np.flatnonzero(near[i])
-            near[i, found[np.argpartition(D[i, found], most)[most:]]] = False
-        at, found = np.nonzero(near)
-        left.append(at + rows.start)
-        right.append(found)
+            ids = np.flatnonzero(near[i])
+            near[i, ids[np.argpartition(D[i, ids], most)[most:]]] = False
+        rows_of_block, ids = np.nonzero(near)
+        left.append(rows_of_block + rows.start)
+        right.append(ids)
     return as_pairs(np.concatenate(left), np.concatenate(right), n), capped
 
 
@@ -135,11 +135,11 @@ class LargeMarginProblem:
         n = len(self.Z)
         self.targets = as_pairs(targets[:, 0], targets[:, 1], n)
         self.impostors, self.capped = Pairs(np.zeros(n + 1, np.int64), np.empty(0, np.int32)), False
-        away = self.Z[targets[:, 0]] - self.Z[targets[:, 1]]
-        self.pull = (1 - mu) * away.T @ (self.share[targets[:, 0], None] * away)
+        difference = self.Z[targets[:, 0]] - self.Z[targets[:, 1]]
+        self.pull = (1 - mu) * difference.T @ (self.share[targets[:, 0], None] * difference)
         values, vectors = np.linalg.eigh(self.pull)
         self.root = vectors / np.sqrt(values) if values[0] > _SINGULAR * values[-1] else None  # C^-1/2
-        self.width, self.excess = _WIDEST, 0.0  # of the smoothed hinge; objective above the smoothed one
+        self.width, self.excess = _MAX_WIDTH, 0.0  # of the smoothed hinge; objective above the smoothed one
         self.n_certificates, self.next_search = 0, 2
         self.upper, self.bound, self.first = np.inf, 0.0, 0.0  # bounds of the optimum; objective at the start
 
@@ -147,8 +147,8 @@ class LargeMarginProblem:
         """Find the rows of other groups that are impostors at A, or nearly."""
         Y = self.Z @ A
         left = np.repeat(np.arange(len(self.Z)), np.diff(self.targets.first))
-        away = self.Z[left] - self.Z[self.targets.rows]
-        distance = np.einsum("np,np->n", away, Y[left] - Y[self.targets.rows])
+        difference = self.Z[left] - self.Z[self.targets.rows]
+        distance = np.einsum("np,np->n", difference, Y[left] - Y[self.targets.rows])
         reach = np.zeros(len(self.Z))
         np.maximum.at(reach, left, _SLACK * (1 + np.maximum(distance, 0.0)))
         self.impostors, self.capped = find_impostors(self.Z, A, self.codes, reach)
@@ -174,14 +174,14 @@ class LargeMarginProblem:
 
     def value(self, A: Matrix) -> float:
         """Smoothed objective."""
-        found = self.losses(A)
-        self.excess = found.exact - found.smooth
-        return found.smooth
+        losses = self.losses(A)
+        self.excess = losses.exact - losses.smooth
+        return losses.smooth
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         """Smoothed objective and its gradient."""
-        found = self.losses(A, gradient=True)
-        return found.smooth, found.gradient
+        losses = self.losses(A, gradient=True)
+        return losses.smooth, losses.gradient
 
     def penalty(self, A: Matrix) -> float:
         """Regulariser, and the objective minus the smoothed one at the last point of `value`.
@@ -205,29 +205,29 @@ class LargeMarginProblem:
         The first certificates, and those that seem to meet the tolerance, search all impostors.
         """
         self.n_certificates += 1
-        found, extra = self.losses(A, gradient=True), self.regularizer(A)
-        total = found.exact + extra
-        likely = total - max(self._bound(found, found.exact), self.bound)
+        losses, extra = self.losses(A, gradient=True), self.regularizer(A)
+        total = losses.exact + extra
+        likely = total - max(self._bound(losses, losses.exact), self.bound)
         if self.n_certificates >= self.next_search or likely <= self.tol * total:
             self.next_search = 2 * self.n_certificates
             self.search(A)
-            found = self.losses(A, gradient=True)
-            total, self.excess = found.exact + extra, found.exact - found.smooth
-        self.bound = max(self.bound, self._bound(found, self.upper))
+            losses = self.losses(A, gradient=True)
+            total, self.excess = losses.exact + extra, losses.exact - losses.smooth
+        self.bound = max(self.bound, self._bound(losses, self.upper))
         gap = total - self.bound
         # What is lost by smoothing: at the smooth optimum this is the whole gap.
-        by_smoothing = found.exact - found.multipliers - float(np.vdot(found.gradient, A))
+        by_smoothing = losses.exact - losses.multipliers - float(np.vdot(losses.gradient, A))
         if gap <= _SMALL_PART * by_smoothing:
             self.width *= _SHRINK
         if total <= _NEGLIGIBLE * self.first:  # F >= 0: the groups can be separated completely
             gap = 0.0
         return np.nan if self.capped else max(gap, 0.0)
 
-    def _bound(self, found: Losses, upper: float) -> float:
+    def _bound(self, losses: Losses, upper: float) -> float:
         """Lower bound of the optimum from the multipliers, for an upper bound of the optimum."""
         if self.gamma:
-            return found.multipliers - identity_conjugate(-found.gradient, self.gamma)
-        return found.multipliers + upper * self._lowest(found.gradient)
+            return losses.multipliers - identity_conjugate(-losses.gradient, self.gamma)
+        return losses.multipliers + upper * self._lowest(losses.gradient)
 
     def _lowest(self, gradient: Matrix) -> float:
         """Smallest eigenvalue of C^-1/2 G C^-1/2, at most 0; minus infinity where C is singular."""
@@ -272,17 +272,19 @@ def learn_large_margin(
     if not len(targets) or not V.shape[1]:
         return Learned(eye)
     Z = labelled.Z @ V
-    away = Z[targets[:, 0]] - Z[targets[:, 1]]
+    difference = Z[targets[:, 0]] - Z[targets[:, 1]]
     R = start = np.eye(V.shape[1])
     if not gamma:
-        R, start = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
+        R, start = whitening(
+            difference.T @ (labelled.row_weight[targets[:, 0], None] * difference) / len(targets)
+        )
     problem = LargeMarginProblem(labelled._replace(Z=Z @ R), targets, mu, tol, gamma)
     monitor = Monitor(tol, max_iter, progress)
     problem.search(start)
-    found = minimize_composite(problem, start, monitor)
-    A = V @ R @ found.A @ R.T @ V.T + (eye - V @ V.T)
-    relative = found.gap / max(abs(found.objective), TINY)
-    return Learned(square_root(A), monitor.trace, relative, monitor.n_iter, found.converged)
+    solution = minimize_composite(problem, start, monitor)
+    A = V @ R @ solution.A @ R.T @ V.T + (eye - V @ V.T)
+    relative = solution.gap / max(abs(solution.objective), TINY)
+    return Learned(square_root(A), monitor.trace, relative, monitor.n_iter, solution.converged)
 
 
 class LargeMarginTransform(MetricTransform):

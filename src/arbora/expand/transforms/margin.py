@@ -80,12 +80,12 @@ class CutProblem:
     def solve(self, start: Matrix) -> tuple[Matrix, Matrix]:
         """Return the best multipliers and A."""
         call: Any = minimize
-        found = call(
+        result = call(
             self.negative_dual, start, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * len(start),
             constraints={"type": "ineq", "fun": lambda l: 1 - l.sum(), "jac": lambda l: -np.ones_like(l)},
             options={"maxiter": 200, "ftol": 1e-10},
         )  # fmt: skip
-        multipliers = np.maximum(found.x, 0.0)
+        multipliers = np.maximum(result.x, 0.0)
         return multipliers, self.metric(multipliers)
 
 
@@ -119,14 +119,14 @@ def learn_margin(
     multipliers, monitor, last = np.empty(0), Monitor(tol, max_iter, progress), False
     while not last:
         slack = CutProblem(cuts, gamma).slack(A) if cuts else 0.0
-        found = find_cuts(labelled, A, within, rng)
+        new_cuts = find_cuts(labelled, A, within, rng)
         violation = max(
-            (cut.distance - float(np.vdot(A, cut.direction)) - slack for cut in found), default=0.0
+            (cut.distance - float(np.vdot(A, cut.direction)) - slack for cut in new_cuts), default=0.0
         )
         if violation > 0:
-            cuts += found
+            cuts += new_cuts
             problem = CutProblem(cuts, gamma)
-            multipliers, A = problem.solve(np.append(multipliers, np.zeros(len(found))))
+            multipliers, A = problem.solve(np.append(multipliers, np.zeros(len(new_cuts))))
             objective = problem.primal(A)
         else:
             objective = CutProblem(cuts, gamma).primal(A) if cuts else 0.0

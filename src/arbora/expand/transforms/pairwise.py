@@ -34,7 +34,7 @@ from arbora.core.validation import check_features
 from arbora.expand.groups import FeatureSpace, GroupMoments, group_covariances, group_moments, to_space
 from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, square_root
 
-_SMALLEST = 1e-6  # the same where nothing is subtracted from G
+_MIN_SHIFT = 1e-6  # the same where nothing is subtracted from G
 _SHRINKAGE = 0.1
 _FLOOR = 0.5  # smallest eigenvalue of G over its mean absolute one
 
@@ -54,12 +54,12 @@ def pair_scatters(moments: GroupMoments, covariance: Matrix) -> tuple[Matrix, Ma
     (2.0, 6.0)
     """
     share = moments.weight / moments.weight.sum()
-    away = moments.mean - share @ moments.mean
-    total = moments.within + away.T @ (share[:, None] * away)
+    deviation = moments.mean - share @ moments.mean
+    total = moments.within + deviation.T @ (share[:, None] * deviation)
     same = float(share @ share)
     inside = 2 * np.einsum("k,kpq->pq", share**2, covariance)
-    apart = max(1 - same, np.finfo(np.float64).tiny)
-    return inside / same, (2 * total - inside) / apart
+    other = max(1 - same, np.finfo(np.float64).tiny)
+    return inside / same, (2 * total - inside) / other
 
 
 def scatter_of(X: Any, pairs: Ints, space: FeatureSpace) -> Matrix:
@@ -84,13 +84,13 @@ def check_pairs(pairs: Any, name: str, n_samples: int) -> Ints:
     """
     if pairs is None or len(pairs) == 0:
         return np.empty((0, 2), np.int64)
-    found = np.asarray(pairs)
-    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold pairs of row numbers; its shape is {found.shape}.")
-    if found.min() < 0 or found.max() >= n_samples:
-        wrong = found[(found < 0) | (found >= n_samples)][0]
+    rows = np.asarray(pairs)
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold pairs of row numbers; its shape is {rows.shape}.")
+    if rows.min() < 0 or rows.max() >= n_samples:
+        wrong = rows[(rows < 0) | (rows >= n_samples)][0]
         raise ValueError(f"{name} names row {wrong}, but X has the rows 0 to {n_samples - 1}.")
-    return found.astype(np.int64)
+    return rows.astype(np.int64)
 
 
 def invert_shifted(G: Matrix, floor: float = _FLOOR) -> Matrix:
@@ -105,22 +105,22 @@ class PairScatters(NamedTuple):
     """Covariance inside of the groups, and scatters of must-link and of cannot-link pairs."""
 
     within: Matrix
-    together: Matrix
-    apart: Matrix
+    must: Matrix
+    cannot: Matrix
 
 
 def label_scatters(labelled: Labelled) -> PairScatters:
     """Scatters of the pairs that follow from the labels; a single group has no cannot-link pairs."""
     moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
     covariance = group_covariances(labelled.Z, labelled.codes, moments, labelled.row_weight)
-    together, apart = pair_scatters(moments, covariance)
-    return PairScatters(moments.within, together, apart if labelled.n_groups > 1 else np.zeros_like(apart))
+    must, cannot = pair_scatters(moments, covariance)
+    return PairScatters(moments.within, must, cannot if labelled.n_groups > 1 else np.zeros_like(cannot))
 
 
 def metric_of_pairs(scatters: PairScatters, cannot_weight: float) -> Learned:
     """Map L whose A = L'L has the best objective."""
-    G = scatters.within + scatters.together - cannot_weight * scatters.apart
-    floor = _FLOOR if cannot_weight > 0 and scatters.apart.any() else _SMALLEST
+    G = scatters.within + scatters.must - cannot_weight * scatters.cannot
+    floor = _FLOOR if cannot_weight > 0 and scatters.cannot.any() else _MIN_SHIFT
     inverse = invert_shifted(G, floor)
     return Learned(square_root(inverse), exact=len(G) - float(np.linalg.slogdet(inverse)[1]))
 
@@ -135,10 +135,10 @@ def linked_sets(must: Ints, n_samples: int) -> Ints:
     """
     links = sp.coo_array((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(n_samples, n_samples))
     sets = connected_components(links, directed=False)[1]
-    found = np.full(n_samples, -1, np.int64)
+    set_of_row = np.full(n_samples, -1, np.int64)
     rows = np.unique(must)
-    found[rows] = np.unique(sets[rows], return_inverse=True)[1]
-    return found
+    set_of_row[rows] = np.unique(sets[rows], return_inverse=True)[1]
+    return set_of_row
 
 
 class PairwiseConstraintTransform(MetricTransform):
@@ -243,12 +243,15 @@ class PairwiseConstraintTransform(MetricTransform):
             rows = self._read(X, linked_sets(must, n_samples) if by_pairs else y, sample_weight)
             strength = self._choose_strength(rows.labelled)
             X = check_features(self, X, reset=False)
-            together, apart = scatter_of(X, must, rows.space), scatter_of(X, cannot, rows.space)
+            must_scatter = scatter_of(X, must, rows.space)
+            cannot_scatter = scatter_of(X, cannot, rows.space)
             if by_pairs:
-                scatters = PairScatters(shrunk(together / 2), together, apart)
+                scatters = PairScatters(shrunk(must_scatter / 2), must_scatter, cannot_scatter)
             else:
                 labels = label_scatters(rows.labelled)
-                scatters = PairScatters(labels.within, labels.together + together, labels.apart + apart)
+                scatters = PairScatters(
+                    labels.within, labels.must + must_scatter, labels.cannot + cannot_scatter
+                )
             self._assign(rows, strength, metric_of_pairs(scatters, strength.value))
         return self
 

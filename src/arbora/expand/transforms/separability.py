@@ -41,7 +41,7 @@ from arbora.expand.transforms.base import (
 from arbora.expand.transforms.gaussian import psd
 
 _DEFAULT_CAP = 3.0  # times sqrt(n_dims) / n_pairs
-_SMALLEST_SPREAD = 1e-6  # of two groups, over the largest squared distance of two means
+_MIN_SPREAD = 1e-6  # of two groups, over the largest squared distance of two means
 _COLLAPSED = 1e-6  # trace of A over that of the identity
 
 
@@ -64,8 +64,8 @@ class SeparabilityProblem(NamedTuple):
         i, j = self.pairs
         Q = self.mean @ A @ self.mean.T
         spread = np.einsum("pq,kpq->k", A, self.covariance)
-        own = np.diag(Q)
-        return np.asarray(own[i] + own[j] - 2 * Q[i, j] - self.g * (spread[i] + spread[j]))
+        squares = np.diag(Q)
+        return np.asarray(squares[i] + squares[j] - 2 * Q[i, j] - self.g * (spread[i] + spread[j]))
 
     def combine(self, multipliers: Matrix) -> Matrix:
         """Sum of l_ij M_ij."""
@@ -74,8 +74,8 @@ class SeparabilityProblem(NamedTuple):
         L = np.zeros((n, n))
         L[i, j] = L[j, i] = multipliers
         degree = L.sum(axis=1)
-        apart = self.mean.T @ (degree[:, None] * self.mean - L @ self.mean)
-        return np.asarray(apart - self.g * np.einsum("k,kpq->pq", degree, self.covariance))
+        scatter = self.mean.T @ (degree[:, None] * self.mean - L @ self.mean)
+        return np.asarray(scatter - self.g * np.einsum("k,kpq->pq", degree, self.covariance))
 
     def metric(self, multipliers: Matrix) -> Matrix:
         """Best A for the multipliers."""
@@ -105,7 +105,7 @@ def separation_ratio(mean: Matrix, covariance: Matrix) -> float:
     i, j = np.triu_indices(len(mean), 1)
     spread = np.trace(covariance, axis1=1, axis2=2)
     distance = np.sum((mean[i] - mean[j]) ** 2, axis=1)
-    floor = max(_SMALLEST_SPREAD * float(distance.max(initial=0.0)), TINY)  # groups of one row have no spread
+    floor = max(_MIN_SPREAD * float(distance.max(initial=0.0)), TINY)  # groups of one row have no spread
     return float(np.median(distance / np.maximum(spread[i] + spread[j], floor)))
 
 
@@ -126,7 +126,7 @@ def learn_separability(
         nonlocal best, bound
         A = problem.metric(multipliers)
         bound = max(bound, -problem.negative_dual(multipliers)[0])
-        best = min(best, (problem.primal(A), A), key=lambda found: found[0])
+        best = min(best, (problem.primal(A), A), key=lambda pair: pair[0])
         gap = max(best[0] - bound, 0.0) / max(best[0], TINY)
         trace.append(best[0], gap=gap)
         if gap <= tol:

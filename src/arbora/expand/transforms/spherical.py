@@ -69,9 +69,9 @@ class SphericalProblem:
         E = self.kappa * self.share[:, None] * (self.Y - P / total)
         U = E @ mu
         along = U - (U * N).sum(axis=1, keepdims=True) * N
-        away = L - np.eye(len(L), width)
-        value = log_likelihood - self.gamma * float(np.sum(away**2))
-        gradient = (along / length).T @ self.X - 2 * self.gamma * away
+        difference = L - np.eye(len(L), width)
+        value = log_likelihood - self.gamma * float(np.sum(difference**2))
+        gradient = (along / length).T @ self.X - 2 * self.gamma * difference
         return -value, -gradient.ravel()
 
 
@@ -90,9 +90,9 @@ def learn_spherical(
     L, monitor, before, last = np.eye(width), Monitor(tol, max_iter, progress), -np.inf, False
     while not last:
         mu = problem.directions(L)
-        found = lbfgs(problem.negative, L, mu, max_iter=_STEPS)
-        value = -found.value
-        L = found.x.reshape(width, width)
+        minimum = lbfgs(problem.negative, L, mu, max_iter=_STEPS)
+        value = -minimum.value
+        L = minimum.x.reshape(width, width)
         last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
     return Learned(L, monitor.trace, None, monitor.n_iter, monitor.converged)
