@@ -134,7 +134,7 @@ def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> 
 
 
 def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
-    return lc(X, y, tree, engine, n_jobs, structure=tree, coupling=0.3)
+    return lc(X, y, tree, engine, n_jobs, structure=tree, coupling=fading(tree, 0.3))
 
 
 def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -147,8 +147,7 @@ def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
         "random_state": 0,
         "prune_below": 0.01,
     }
-    with arbora.running(engine=engine):
-        return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, n_jobs=n_jobs, **arguments), X, y)
+    return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, n_jobs=n_jobs, **arguments), X, y, engine)
 
 
 def bayes(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -157,10 +156,9 @@ def bayes(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
 
 
 def mixture(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
-    with arbora.running(engine=engine):
-        # The finest tolerance of single precision: the fit does not end before `ITERATIONS`.
-        model = VMFMixture(COMPONENTS, tol=1e-6, max_iter=ITERATIONS, n_jobs=n_jobs, random_state=0)
-        return fit(model, X, y)
+    # The finest tolerance of single precision: the fit does not end before `ITERATIONS`.
+    model = VMFMixture(COMPONENTS, tol=1e-6, max_iter=ITERATIONS, n_jobs=n_jobs, random_state=0)
+    return fit(model, X, y, engine)
 
 
 def count(train: Any, text: Any, n_shards: int) -> Counted:
