@@ -24,9 +24,8 @@ Result = TypeVar("Result")
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 _ANSWER = 10.0  # seconds to wait for an address to answer
-_reached: dict[
-    str, str | None
-] = {}  # addresses by which clusters were reached, and the clusters' own addresses
+# Addresses by which clusters were reached, and the clusters' own addresses.
+_reached: dict[str, str | None] = {}
 
 
 def import_ray() -> Any:
@@ -35,8 +34,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ImportError(
-            "engine='ray' needs Ray, which is not installed: pip install 'arbora[ray]', or use engine=None for "
-            "threads."
+            "engine='ray' needs Ray, which is not installed: pip install 'arbora[ray]', or use threads."
         ) from error
     return ray
 
@@ -54,7 +52,7 @@ def start_here(n_cpus: int, **options: Any) -> None:
             if is_last:
                 raise EngineError(
                     f"could not start Ray on this machine: {error} Its logs are in "
-                    "/tmp/ray/session_latest/logs; engine=None needs no Ray."
+                    "/tmp/ray/session_latest/logs; engine='threads' needs no Ray."
                 ) from error
 
 

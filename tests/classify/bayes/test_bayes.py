@@ -1,6 +1,8 @@
 """HierarchicalBayesClassifier: coherent and calibrated probabilities, uncertainty, difficult input."""
 
 import warnings
+from copy import copy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -44,9 +46,20 @@ def quiet_fit(X, y, structure=None, **options):
         return HierarchicalBayesClassifier(structure, **options).fit(X, y)
 
 
+def clone_fit(model, **params):
+    """Copy of a fitted model with other parameters of its predictions."""
+    return copy(model).set_params(**params)
+
+
+@cache
+def fitted(**options):
+    """Model of the clouds over their tree, which tests read and none changes."""
+    return quiet_fit(DATA.X, DATA.y, TREE, **options)
+
+
 @kinds
 def test_probabilities_are_coherent(kind):
-    model = quiet_fit(DATA.X, DATA.y, TREE, **kind)
+    model = fitted(**kind)
     proba = model.predict_node_proba(DATA.X_new)
     place = {name: i for i, name in enumerate(model.nodes_)}
     np.testing.assert_allclose(proba[:, place["root"]], 1.0)
@@ -110,7 +123,7 @@ def test_damping_approximates_the_integral(likelihood):
 
 
 def test_damped_softmax_is_invariant_to_common_shifts():
-    model = quiet_fit(DATA.X, DATA.y, TREE, prediction="predictive")
+    model = clone_fit(fitted(), prediction="predictive")
     before = model.predict_proba(DATA.X_new)
     model.node_coef_ = model.node_coef_ + np.linspace(-3, 3, 12)
     model.node_intercept_ = model.node_intercept_ + 5.0
@@ -150,14 +163,14 @@ def test_scikit_learn_agrees_with_averaged_scores():
 
 def test_averaging_lowers_confidence():
     for kind in KINDS[-4:]:
-        fits = [quiet_fit(DATA.X, DATA.y, TREE, prediction=how, **kind) for how in ("mean", "predictive")]
+        fits = [clone_fit(fitted(**kind), prediction=prediction) for prediction in ("mean", "predictive")]
         mean, averaged = (fit.predict_proba(DATA.X_new) for fit in fits)
         assert averaged.max(axis=1).mean() < mean.max(axis=1).mean()
 
 
 @inferences
 def test_scores_have_the_posterior_variance(inference):
-    model = quiet_fit(DATA.X, DATA.y, TREE, inference=inference)
+    model = fitted(covariance="M3", inference=inference, likelihood="softmax")
     X, V = np.column_stack([DATA.X_new, np.ones(80)]), model.marginal_covariance_
     mean, std = model.decision_function(DATA.X_new, return_std=True)
     np.testing.assert_allclose(mean, DATA.X_new @ model.coef_.T + model.intercept_)
@@ -199,10 +212,10 @@ def test_variational_bound_rises_and_model_can_be_saved(tmp_path):
 
 
 def test_refit_with_another_inference_removes_old_attributes():
-    model = quiet_fit(DATA.X, DATA.y, TREE, inference="variational")
+    model = clone_fit(fitted(covariance="M3", inference="variational", likelihood="softmax"))
     again = model.set_params(inference="map").fit(DATA.X, DATA.y)
     assert not hasattr(again, "lower_bounds_")
-    fresh = quiet_fit(DATA.X, DATA.y, TREE)
+    fresh = fitted()
     np.testing.assert_array_equal(again.predict_proba(DATA.X_new), fresh.predict_proba(DATA.X_new))
 
 
