@@ -59,10 +59,10 @@ def test_nodes_count_documents_at_and_below_them(collection):
 def test_nodes_of_a_dag_name_their_other_parents(collection):
     dag = Hierarchy.from_edges([("root", "a"), ("a", "b"), ("b", "leaf"), ("root", "leaf"), ("a", "leaf")])
     X, _ = collection
-    at = sp.csr_array(dag.indicator([["leaf"]] * X.shape[0]))
+    filed_at = sp.csr_array(dag.indicator([["leaf"]] * X.shape[0]))
     nodes = {
         node["name"]: node
-        for node in describe_tree(DocumentTree(dag, X, at), [[]] * 4, list("rabl"), About()).nodes
+        for node in describe_tree(DocumentTree(dag, X, filed_at), [[]] * 4, list("rabl"), About()).nodes
     }
     assert nodes["leaf"]["parent"] == dag.id_of("b")
     assert nodes["leaf"]["more_parents"] == [dag.id_of("a"), dag.id_of("root")]
@@ -93,8 +93,8 @@ def test_representatives_by_brute_force(collection):
     X, y = collection
     members = sp.csr_array(TREE.close(TREE.indicator([[name] for name in y])))
     dense = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
-    found = representatives(X, members, 3)
-    for node, rows in enumerate(found):
+    nearest = representatives(X, members, 3)
+    for node, rows in enumerate(nearest):
         inside = np.flatnonzero(members.toarray()[:, node])
         cosine = dense[inside] @ dense[inside].sum(axis=0)
         assert rows.tolist() == inside[np.argsort(-cosine)[:3]].tolist()
@@ -104,17 +104,17 @@ def test_centre_products_agree_with_numpy():
     rng = np.random.default_rng(0)
     X = sp.random_array((30, 7), density=0.4, format="csr", rng=rng)
     members = sp.csc_array(rng.random((30, 5)) < [0.0, 0.1, 0.5, 1.0, 0.3])  # an empty group, and all rows
-    found = centre_products(X.indptr, X.indices, X.data, members.indptr, members.indices, 7)
+    products = centre_products(X.indptr, X.indices, X.data, members.indptr, members.indices, 7)
     dense, groups = X.toarray(), np.split(members.indices, members.indptr[1:-1])
     expected = [dense[rows] @ dense[rows].sum(axis=0) for rows in groups]
-    np.testing.assert_allclose(found, np.concatenate(expected))
+    np.testing.assert_allclose(products, np.concatenate(expected))
 
 
 def test_representatives_near_given_centres():
     X = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
     members = sp.csr_array([[1, 0, 1], [1, 0, 1], [1, 0, 0]])
-    found = representatives(X, members, 2, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]))
-    assert [rows.tolist() for rows in found] == [[2, 1], [], [0, 1]]
+    nearest = representatives(X, members, 2, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]))
+    assert [rows.tolist() for rows in nearest] == [[2, 1], [], [0, 1]]
 
 
 @pytest.mark.parametrize("n_leaves", [1, 2, 4])
@@ -141,22 +141,26 @@ def test_positions_lie_in_the_ball_and_keep_leaves_apart(n_leaves, collection):
 
 def test_positions_of_degenerate_collections():
     for X in (np.ones((3, 2)), np.zeros((3, 5)), np.eye(1), np.eye(5)[[0, 0, 1]]):
-        one = sp.csr_array(np.ones((len(X), 1)))
+        single = sp.csr_array(np.ones((len(X), 1)))
         members = sp.csr_array(np.hstack([np.ones((len(X), 1)), np.zeros((len(X), 1))]))
-        positions, nodes = project(X, one, members)
+        positions, nodes = project(X, single, members)
         assert np.isfinite(positions).all()
         assert np.isfinite(nodes[0]).all()
         assert np.isnan(nodes[1]).all()
 
 
-def trial_of(truth, found, baseline=None, confidence=None):
-    confidence = np.linspace(0.2, 0.9, len(found)) if confidence is None else confidence
-    likeliest = [names[0] if names else LEAVES[0] for names in found] if isinstance(found[0], list) else found
+def trial_of(truth, predicted, baseline=None, confidence=None):
+    confidence = np.linspace(0.2, 0.9, len(predicted)) if confidence is None else confidence
+    likeliest = (
+        [names[0] if names else LEAVES[0] for names in predicted]
+        if isinstance(predicted[0], list)
+        else predicted
+    )
     return Trial(
         truth,
-        Predictions(found, [], likeliest, confidence),
+        Predictions(predicted, [], likeliest, confidence),
         baseline,
-        np.arange(len(found)) + 100,
+        np.arange(len(predicted)) + 100,
         7,
         "given",
     )
@@ -164,20 +168,20 @@ def trial_of(truth, found, baseline=None, confidence=None):
 
 def test_evaluation_of_nodes_agrees_with_scikit_learn():
     rng = np.random.default_rng(1)
-    truth, found, flat = (rng.choice([*LEAVES, "land"], 60).tolist() for _ in range(3))
-    result = evaluate(trial_of(truth, found, flat), TREE)
+    truth, predicted, flat = (rng.choice([*LEAVES, "land"], 60).tolist() for _ in range(3))
+    result = evaluate(trial_of(truth, predicted, flat), TREE)
 
     def closed(labels):
         return TREE.close(TREE.indicator([[name] for name in labels])).toarray().astype(int)
 
-    expected = precision_recall_fscore_support(closed(truth), closed(found), zero_division=0)
+    expected = precision_recall_fscore_support(closed(truth), closed(predicted), zero_division=0)
     base = precision_recall_fscore_support(closed(truth), closed(flat), zero_division=0)
     assert {node["node"] for node in result["nodes"]} == set(range(7))
     for node in result["nodes"]:
         values = [node[key] for key in ("precision", "recall", "f1", "support")]
         np.testing.assert_allclose(values, [part[node["node"]] for part in expected])
         assert node["baseline_f1"] == pytest.approx(base[2][node["node"]])
-    right, flat_right = (np.array(truth) == np.array(y) for y in (found, flat))
+    right, flat_right = (np.array(truth) == np.array(y) for y in (predicted, flat))
     assert result["scores"]["micro_f1"] == pytest.approx(right.mean())
     assert (result["sign_test"]["won"], result["sign_test"]["lost"]) == (
         (right & ~flat_right).sum(),
@@ -188,8 +192,8 @@ def test_evaluation_of_nodes_agrees_with_scikit_learn():
 
 
 def test_confusions_by_brute_force():
-    truth, found = ["fish", "fish", "fish", "ship", "tree"], ["ship", "ship", "fish", "fish", "tree"]
-    result = evaluate(trial_of(truth, found), TREE)
+    truth, predicted = ["fish", "fish", "fish", "ship", "tree"], ["ship", "ship", "fish", "fish", "tree"]
+    result = evaluate(trial_of(truth, predicted), TREE)
     fish, ship = TREE.id_of("fish"), TREE.id_of("ship")
     assert result["confusions"] == [
         {"true": fish, "predicted": ship, "count": 2, "share": 2 / 3, "documents": [100, 101]},
@@ -202,8 +206,8 @@ def test_confusions_by_brute_force():
 
 
 def test_several_labels_are_confused_one_by_one():
-    truth, found = [["fish", "tree"], ["ship"], []], [["fish", "road"], ["ship"], []]
-    result = evaluate(trial_of(truth, found, [["fish"], [], []]), TREE)
+    truth, predicted = [["fish", "tree"], ["ship"], []], [["fish", "road"], ["ship"], []]
+    result = evaluate(trial_of(truth, predicted, [["fish"], [], []]), TREE)
     (confusion,) = result["confusions"]
     assert (confusion["true"], confusion["predicted"]) == (TREE.id_of("tree"), TREE.id_of("road"))
     assert confusion["documents"] == [100]

@@ -204,11 +204,11 @@ def test_other_encodings_and_unknown_ones(tmp_path):
 
 def test_take_and_join():
     place = [(Path("x"), None)]
-    one = Documents(
+    single = Documents(
         "one", ["a", "b"], np.array(["p", "q"], object), place * 2, texts=["A", "B"], fields={"t": [1, 2]}
     )
     two = Documents("two", ["c"], [["p", "q"]], place, texts=["C"], fields={"t": [3]})
-    both = join_documents(one, two)
+    both = join_documents(single, two)
     assert (both.ids, both.y, both.texts, both.fields) == (
         list("abc"),
         [["p"], ["q"], ["p", "q"]],
@@ -218,7 +218,7 @@ def test_take_and_join():
     assert both.take([2, 0]).fields == {"t": [3, 1]}
     rows = Documents("rows", ["d"], None, place, X=sparse.csr_matrix(np.eye(1)))
     with pytest.raises(ValueError, match="one has texts, the other rows of numbers"):
-        join_documents(one, rows)
+        join_documents(single, rows)
 
 
 def test_label_trees():

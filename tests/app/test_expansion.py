@@ -42,16 +42,16 @@ def expanded():
 
 
 def test_the_plan_names_known_groups_and_finds_new_ones(expanded):
-    found, truth = expanded
-    by_id = {one.document: one for one in found.plan}
-    assert len(found.plan) == sum(label is None for label in found.documents.y)
+    result, truth = expanded
+    by_id = {entry.document: entry for entry in result.plan}
+    assert len(result.plan) == sum(label is None for label in result.documents.y)
     groups = {}
     for number, group in enumerate(truth, 1):
-        one = by_id.get(str(number))
-        if one is not None:
-            groups.setdefault(group, set()).add(one.group)
-            assert one.is_new == (group in ("sky", "town"))
-            assert one.filed == (one.probability >= FAST.sure)
+        entry = by_id.get(str(number))
+        if entry is not None:
+            groups.setdefault(group, set()).add(entry.group)
+            assert entry.is_new == (group in ("sky", "town"))
+            assert entry.filed == (entry.probability >= FAST.sure)
     assert groups["sea"] == {"sea"}
     assert sorted(groups["sky"] | groups["town"]) == ["new 1", "new 2"]
     assert groups["sky"] != groups["town"]
@@ -61,16 +61,16 @@ def test_a_number_of_groups_that_is_not_found_is_a_warning_about_documents():
     documents, _ = half_labelled(hidden=())
     with pytest.warns(UserWarning, match="9 new groups were asked for") as warned:
         expand_documents(documents, FAST._replace(new=9))
-    assert not any("n_new" in str(one.message) for one in warned)
+    assert not any("n_new" in str(warning.message) for warning in warned)
 
 
 def test_the_content_describes_known_and_new_groups(expanded):
-    found, _ = expanded
-    content = found.content()
+    result, _ = expanded
+    content = result.content()
     nodes = {node["name"]: node for node in content.nodes}
     assert nodes["land/trees"]["parent"] == nodes["land"]["id"]
     assert nodes["land/trees"]["states"]["labelled"] == 8
-    assert sum(sum(node["states"].values()) for node in content.nodes) == len(found.documents)
+    assert sum(sum(node["states"].values()) for node in content.nodes) == len(result.documents)
     new = nodes["new 1"]
     assert new["new"]
     assert new["title"].startswith("new 1: ")
@@ -88,11 +88,11 @@ def test_the_content_describes_known_and_new_groups(expanded):
 
 
 def test_a_folder_keeps_the_plan_and_files_new_documents(expanded, tmp_path):
-    found, _ = expanded
-    write_folder(tmp_path / "grown", found.content())
+    result, _ = expanded
+    write_folder(tmp_path / "grown", result.content())
     folder = open_folder(tmp_path / "grown")
     rows = list(csv.DictReader(io.StringIO(folder.plan)))
-    assert [row["document"] for row in rows] == [one.document for one in found.plan]
+    assert [row["document"] for row in rows] == [entry.document for entry in result.plan]
     assert {row["kind"] for row in rows} == {"known", "new"}
     old, new, nothing = Filer(folder, n_words=2).file_texts(["gills and fins", "wind and thunder", "xyzzy"])
     assert (old["label"], old["new"]) == ("sea", False)
@@ -104,8 +104,8 @@ def test_a_folder_keeps_the_plan_and_files_new_documents(expanded, tmp_path):
 
 
 def test_a_small_page_keeps_the_documents_that_are_referred_to(expanded, tmp_path):
-    found, _ = expanded
-    write_folder(tmp_path / "grown", found.content())
+    result, _ = expanded
+    write_folder(tmp_path / "grown", result.content())
     data = model_data(open_folder(tmp_path / "grown"), most_documents=30)
     ids = data["documents"]["id"]
     names = dict(zip(data["nodes"]["name"], data["nodes"]["borderline"], strict=True))
@@ -118,9 +118,9 @@ def test_a_pile_of_its_own_may_have_labels_and_unknown_words():
     labelled = documents.take(np.flatnonzero([label is not None for label in documents.y]))
     pile = Documents.from_texts(["fins gills", "", "bark roots"], ["x", "y", "z"], ids=["a", "b", "c"])
     with pytest.warns(UserWarning, match="no known words"):
-        found = expand_documents(labelled, FAST._replace(new=0), unsorted=pile)
-    assert [one.group for one in found.plan] == ["sea", None, "land/trees"]
-    assert plan_text(found.plan).splitlines()[2] == "b,,,0.0000,no"
+        result = expand_documents(labelled, FAST._replace(new=0), unsorted=pile)
+    assert [row.group for row in result.plan] == ["sea", None, "land/trees"]
+    assert plan_text(result.plan).splitlines()[2] == "b,,,0.0000,no"
 
 
 def test_a_table_of_measurements_is_centred_and_not_divided_by_lengths():
@@ -129,11 +129,11 @@ def test_a_table_of_measurements_is_centred_and_not_divided_by_lengths():
     X = np.repeat([[1.0], [2.0], [4.0], [8.0]], 20, axis=0) * [[1.0, 1.0]] + 0.05 * rng.normal(size=(80, 2))
     y = np.where((truth != "d") & (np.arange(80) % 2 == 0), truth, None)
     documents = Documents("table", [str(i) for i in range(80)], y, [(None, None)] * 80, X=sp.csr_matrix(X))
-    found = expand_documents(documents, FAST._replace(new=1, clusterer="kmeans"))
-    assert isinstance(found.X, np.ndarray)
-    group = dict(zip(found.documents.ids, found.estimator.labels_, strict=True))
+    result = expand_documents(documents, FAST._replace(new=1, clusterer="kmeans"))
+    assert isinstance(result.X, np.ndarray)
+    group = dict(zip(result.documents.ids, result.estimator.labels_, strict=True))
     assert {group[str(row)] for row in range(60, 80)} == {"new 1"}
-    assert (found.estimator.predict(sp.csr_matrix(X)) == found.estimator.predict(X)).all()
+    assert (result.estimator.predict(sp.csr_matrix(X)) == result.estimator.predict(X)).all()
 
 
 def test_what_cannot_be_extended():
@@ -148,8 +148,8 @@ def test_what_cannot_be_extended():
 def test_one_known_group_is_enough_with_a_warning():
     documents, _ = half_labelled(hidden=tuple(set(WORDS) - {"sea"}))
     with pytest.warns(UserWarning, match="labelled group"):
-        found = expand_documents(documents, ExpansionOptions(new=4))
-    assert {one.group for one in found.plan} == {"sea", "new 1", "new 2", "new 3", "new 4"}
+        result = expand_documents(documents, ExpansionOptions(new=4))
+    assert {row.group for row in result.plan} == {"sea", "new 1", "new 2", "new 3", "new 4"}
 
 
 def test_a_fitted_model_is_shown_with_the_rows_of_its_fit():

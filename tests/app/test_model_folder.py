@@ -13,7 +13,7 @@ from arbora.app.folder import Content, FolderError, check_target, open_folder, w
 from arbora.text import LtcVectorizer
 
 
-def content(name="letters", **more):
+def content(name="letters", **options):
     vectorizer = LtcVectorizer().fit(["red tree", "blue tree"])
     nodes = [{"id": 0, "name": "root", "title": "root", "parent": None, "size": 2, "own": 2, "words": []}]
     documents = [
@@ -31,7 +31,7 @@ def content(name="letters", **more):
         positions,
         np.full((1, 3), np.nan),
         "a report",
-        **more,
+        **options,
     )
 
 
@@ -42,17 +42,17 @@ def written(tmp_path):
 
 
 def test_a_folder_round_trips(written):
-    folder, given = open_folder(written), content()
+    folder, written_content = open_folder(written), content()
     assert (folder.kind, folder.about["name"], folder.about["n_sampled"]) == ("topics", "letters", 2)
-    assert folder.nodes == given.nodes
+    assert folder.nodes == written_content.nodes
     # What no encoding has, half a surrogate pair, is shown as a question mark.
-    assert folder.documents[0]["text"] == given.documents[0]["text"].replace("\ud800", "?")
-    assert folder.documents[1] == given.documents[1]
+    assert folder.documents[0]["text"] == written_content.documents[0]["text"].replace("\ud800", "?")
+    assert folder.documents[1] == written_content.documents[1]
     assert folder.positions.dtype == np.float32
-    np.testing.assert_array_equal(folder.positions, given.positions)
-    np.testing.assert_array_equal(folder.node_positions, given.node_positions)
+    np.testing.assert_array_equal(folder.positions, written_content.positions)
+    np.testing.assert_array_equal(folder.node_positions, written_content.node_positions)
     assert (folder.evaluation, folder.time, folder.report) == ({"n_test": 3}, None, "a report\n")
-    assert folder.load_model()["vectorizer"].vocabulary_ == given.model["vectorizer"].vocabulary_
+    assert folder.load_model()["vectorizer"].vocabulary_ == written_content.model["vectorizer"].vocabulary_
     assert os.listdir(written.parent) == ["model"]
 
 
@@ -89,7 +89,7 @@ def test_the_old_folder_is_restored_when_the_rename_fails(written, monkeypatch):
             raise OSError("disk full")
         rename(source, target)
 
-    monkeypatch.setattr("arbora.core.files._exchange", lambda one, other: False)
+    monkeypatch.setattr("arbora.core.files._exchange", lambda first, other: False)
     monkeypatch.setattr(module.os, "rename", fail_once)
     with pytest.raises(OSError, match="disk full"):
         write_folder(written, content("other"))

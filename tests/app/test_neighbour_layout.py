@@ -25,9 +25,9 @@ def collection():
 
 def nearest_agree(positions, y):
     """Share of the rows whose nearest neighbour on the map is of their group."""
-    apart = np.linalg.norm(positions[:, None] - positions, axis=2)
-    np.fill_diagonal(apart, np.inf)
-    return np.mean(y[apart.argmin(axis=1)] == y)
+    distances = np.linalg.norm(positions[:, None] - positions, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return np.mean(y[distances.argmin(axis=1)] == y)
 
 
 def test_rows_of_a_group_are_neighbours(collection):
@@ -51,8 +51,8 @@ def test_rows_outside_the_sample_are_placed_with_their_group(collection):
     start = np.random.default_rng(1).normal(size=(len(y), 2))
     placed = lay_out(X, start, fitted=80)
     sampled = np.isin(np.arange(len(y)), np.random.default_rng(0).permutation(len(y))[:80])
-    apart = np.linalg.norm(placed[~sampled][:, None] - placed[sampled], axis=2)
-    assert np.mean(y[sampled][apart.argmin(axis=1)] == y[~sampled]) > 0.95
+    distances = np.linalg.norm(placed[~sampled][:, None] - placed[sampled], axis=2)
+    assert np.mean(y[sampled][distances.argmin(axis=1)] == y[~sampled]) > 0.95
 
 
 def test_a_row_without_words_and_equal_rows_have_a_place():
@@ -65,8 +65,8 @@ def test_a_row_without_words_and_equal_rows_have_a_place():
 def test_few_rows_have_the_linear_layout(collection):
     X, y, leaves = collection
     few = np.arange(0, len(y), 10)
-    found, _, _ = place_documents(X, leaves, leaves, few)
-    np.testing.assert_array_equal(found, place_documents(X, leaves, leaves, few, layout="linear")[0])
+    positions, _, _ = place_documents(X, leaves, leaves, few)
+    np.testing.assert_array_equal(positions, place_documents(X, leaves, leaves, few, layout="linear")[0])
 
 
 def test_without_the_library_the_layout_is_linear_and_says_so(collection, monkeypatch):
@@ -74,9 +74,9 @@ def test_without_the_library_the_layout_is_linear_and_says_so(collection, monkey
     rows = np.arange(len(y))
     monkeypatch.setitem(sys.modules, "openTSNE", None)
     monkeypatch.setattr(neighbour_layout, "MODULE", "no_such_library")
-    found, _, notices = place_documents(X, leaves, leaves, rows)
+    positions, _, notices = place_documents(X, leaves, leaves, rows)
     assert notices == [NO_LIBRARY]
-    np.testing.assert_array_equal(found, place_documents(X, leaves, leaves, rows, layout="linear")[0])
+    np.testing.assert_array_equal(positions, place_documents(X, leaves, leaves, rows, layout="linear")[0])
 
 
 def test_an_unknown_layout_is_an_error(collection):

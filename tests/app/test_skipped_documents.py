@@ -99,7 +99,7 @@ def caught_messages(train, test):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_split(train, test)
-    return [str(one.message) for one in caught]
+    return [str(warning.message) for warning in caught]
 
 
 def test_warnings_about_a_test():

@@ -79,7 +79,7 @@ def test_topics_over_time_and_trees_can_be_edited(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("edits", "says"),
     [
         ("merge", "a list"),
         ([["merge"]], "edit 1 must be one of"),
@@ -94,9 +94,9 @@ def test_topics_over_time_and_trees_can_be_edited(tmp_path):
         ([{}] * 1001, "at most"),
     ],
 )
-def test_wrong_edits_are_refused(given, says):
+def test_wrong_edits_are_refused(edits, says):
     with pytest.raises(ValueError, match=says):
-        check_edits(given)
+        check_edits(edits)
 
 
 def test_a_model_applies_a_file_of_edits(tmp_path):

@@ -34,8 +34,11 @@ def write(n, seed, length=14):
     everything = [word for words in SUBJECTS.values() for word in words]
     for number in range(n):
         subject = list(SUBJECTS)[number % len(SUBJECTS)]
-        own, other = rng.choice(SUBJECTS[subject], 2 * length // 3), rng.choice(everything, length // 3)
-        words = rng.permutation([*own, *other, *rng.choice(COMMON, length // 2)])
+        subject_words, other = (
+            rng.choice(SUBJECTS[subject], 2 * length // 3),
+            rng.choice(everything, length // 3),
+        )
+        words = rng.permutation([*subject_words, *other, *rng.choice(COMMON, length // 2)])
         texts.append(" ".join(words))
         subjects.append(subject)
     return texts, subjects
@@ -53,7 +56,7 @@ def fitted(collection):
 
 def subject_of(words):
     """The subject that most words belong to, and their number."""
-    counts = {name: len(set(words) & set(own)) for name, own in SUBJECTS.items()}
+    counts = {name: len(set(words) & set(subject_words)) for name, subject_words in SUBJECTS.items()}
     return max(counts.items(), key=lambda pair: pair[1])
 
 
@@ -71,7 +74,7 @@ def test_the_number_of_topics_is_found_and_explained(collection):
 def test_words_that_two_topics_share_divide_the_probability():
     rng = np.random.default_rng(0)
     shared = ["bank", "rate", "interest", "loan", "money", "credit", "market", "dollar"]
-    own = (
+    subject_words = (
         ["fed", "reserves", "repurchase", "liquidity", "treasury", "system", "drain", "federal"],
         ["mortgage", "house", "buyer", "home", "property", "estate", "builder", "tenant"],
     )
@@ -80,7 +83,7 @@ def test_words_that_two_topics_share_divide_the_probability():
     def text(words, n=7):
         return " ".join(rng.choice(words, n))
 
-    texts = [f"{text(own[k])} {text(shared)}" for k in range(2) for _ in range(80)]
+    texts = [f"{text(subject_words[k])} {text(shared)}" for k in range(2) for _ in range(80)]
     texts += [text(other, 14) for _ in range(80)]
     model = TopicModel(3, n_jobs=1).fit(texts)
     fed, house, wheat = model.predict(
@@ -122,9 +125,9 @@ def test_numbers_are_no_words_of_topics():
 def test_topics_have_the_words_of_their_subject_and_no_other_topic_has_them(fitted):
     words = fitted.top_words(8, phrases=False)
     assert [len(some) for some in words] == [8] * 4
-    found = [subject_of(some) for some in words]
-    assert sorted(name for name, _ in found) == sorted(SUBJECTS)
-    assert min(count for _, count in found) >= 7
+    matches = [subject_of(some) for some in words]
+    assert sorted(name for name, _ in matches) == sorted(SUBJECTS)
+    assert min(count for _, count in matches) >= 7
     assert len({word for some in words for word in some}) == 32
 
 
@@ -181,9 +184,9 @@ def test_wrong_parameters_are_refused_with_advice(collection):
 def test_features_are_chosen_or_given(collection):
     assert text_language(collection[0]) == "english"
     assert text_language(["der die das und nicht ein Baum"] * 5) == "none"
-    given = LtcVectorizer(stop_words=None, stem=None, min_df=3)
-    model = TopicModel(2, features=given).fit(collection[0])
-    assert model.vectorizer_ is not given
+    vectorizer = LtcVectorizer(stop_words=None, stem=None, min_df=3)
+    model = TopicModel(2, features=vectorizer).fit(collection[0])
+    assert model.vectorizer_ is not vectorizer
     assert model.vectorizer_.min_df == 3
     assert TopicModel(2, features=TextOptions("none")).fit(collection[0]).vectorizer_.stem is None
 
@@ -334,6 +337,6 @@ def test_no_topic_of_a_tree_or_over_time_is_broader_than_the_others(collection, 
     model = TopicModel(n_jobs=1, **options).fit(
         texts, times=np.arange(len(texts)) if "over_time" in options else None
     )
-    found = model.estimator_.concentrations_
-    found = found[model.estimator_.leaf_ids_] if hasattr(model.estimator_, "leaf_ids_") else found
-    np.testing.assert_allclose(found, found.flat[0])
+    kappa = model.estimator_.concentrations_
+    kappa = kappa[model.estimator_.leaf_ids_] if hasattr(model.estimator_, "leaf_ids_") else kappa
+    np.testing.assert_allclose(kappa, kappa.flat[0])

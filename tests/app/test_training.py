@@ -126,9 +126,11 @@ def test_models_without_their_own_search_are_tuned_over_a_grid(model):
     tried = tune_classifier(
         documents, options, structure=structure, costs=[1.0, 3.0], couplings=[0.1], folds=2
     ).tried
-    assert {one.C for one in tried} == {1.0, 3.0}
-    assert {one.coupling for one in tried} == {0.1 if model == "multinomial" else None}
-    assert [one.mean for one in tried] == sorted((one.mean for one in tried), reverse=True)
+    assert {candidate.C for candidate in tried} == {1.0, 3.0}
+    assert {candidate.coupling for candidate in tried} == {0.1 if model == "multinomial" else None}
+    assert [candidate.mean for candidate in tried] == sorted(
+        (candidate.mean for candidate in tried), reverse=True
+    )
 
 
 def test_the_best_of_many_candidates_was_tried_on_all_folds():
@@ -141,21 +143,25 @@ def test_the_best_of_many_candidates_was_tried_on_all_folds():
         couplings=[0.0, 0.1, 1.0],
         folds=3,
     ).tried
-    n_folds = [one.n_folds for one in tried]
+    n_folds = [candidate.n_folds for candidate in tried]
     assert set(n_folds) == {1, 3}
     assert n_folds == sorted(n_folds, reverse=True)
-    finalists = [one.mean for one in tried if one.n_folds == 3]
+    finalists = [candidate.mean for candidate in tried if candidate.n_folds == 3]
     assert finalists == sorted(finalists, reverse=True)
 
 
 def test_a_cost_is_tuned_on_the_features_that_are_trained(monkeypatch):
     seen = []
     search = tuning._search_grid
-    monkeypatch.setattr(tuning, "_search_grid", lambda one, X, *more: seen.append(X) or search(one, X, *more))
+    monkeypatch.setattr(
+        tuning,
+        "_search_grid",
+        lambda estimator, X, *arguments: seen.append(X) or search(estimator, X, *arguments),
+    )
     documents, options = make_documents(60), ClassifierOptions("flat", jobs=1)
-    found = tune_classifier(documents, options, costs=[1.0], folds=2)
+    result = tune_classifier(documents, options, costs=[1.0], folds=2)
     trained = train_classifier(documents, options, test=make_documents(3))
-    assert found.features == trained.classifier.choice_["features"]
+    assert result.features == trained.classifier.choice_["features"]
     expected = transform_rows(documents, trained.vectorizer, trained.estimator.n_features_in_)
     assert abs(seen[0] - expected).max() < 1e-6
     assert tune_classifier(documents, options, features="stems", costs=[1.0], folds=2).features == "stems"
@@ -176,8 +182,8 @@ def test_the_default_cost_is_that_of_the_estimator(model):
 
 def test_topics_over_time_keep_the_name_of_the_field():
     documents = make_documents(24, fields={"year": [1999 + number % 2 for number in range(24)]})
-    found = discover_topics(documents, TopicOptions(topics=3, over_time="year", jobs=1))
-    assert found.content().time["field"] == "year"
+    result = discover_topics(documents, TopicOptions(topics=3, over_time="year", jobs=1))
+    assert result.content().time["field"] == "year"
 
 
 def test_options_are_checked():

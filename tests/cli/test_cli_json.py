@@ -83,7 +83,7 @@ def test_one_object_on_one_line(printed):
 
 def test_answers_are_one_object_a_line(printed):
     lines = [strictly(line) for line in printed["predict"].splitlines()]
-    assert [one["id"] for one in lines] == [str(number) for number in range(2, 35)]
+    assert [entry["id"] for entry in lines] == [str(number) for number in range(2, 35)]
     assert lines[-1]["label"] == "land/0"
 
 
@@ -100,17 +100,17 @@ def test_what_is_told(printed):
         "land/0",
         "land/1",
     )
-    assert {one["C"] for one in told["tune"]["tried"]} == {1, 3}
+    assert {entry["C"] for entry in told["tune"]["tried"]} == {1, 3}
     assert [told[name]["kind"] for name in ("topics", "tree of topics", "over time")] == [
         "topics",
         "topic tree",
         "topics over time",
     ]
     assert told["tree of topics"]["n_topics"] == 4
-    assert [one["name"] for one in told["over time"]["times"]] == ["1999", "2000", "2001"]
+    assert [entry["name"] for entry in told["over time"]["times"]] == ["1999", "2000", "2001"]
     assert len(told["over time"]["topics"][1]["shares"]) == 3
     assert (told["expand"]["kind"], told["expand"]["n_new"]) == ("groups", 1)
-    assert [one["kind"] for one in told["explore"]["models"]] == ["classifier", "topics over time"]
+    assert [entry["kind"] for entry in told["explore"]["models"]] == ["classifier", "topics over time"]
     assert told["explore"]["bytes"] > 1_000_000
     assert (told["hierarchy"]["n_nodes"], told["hierarchy"]["levels"][1]["n_leaves"]) == (3, 2)
     assert told["data"] == {"built_in": ["python_docs"], "folder": None, "names": []}
@@ -122,8 +122,8 @@ def test_topics_report_how_many_were_asked_for_and_found():
     assert topics_json(content, "out", 1.0)["asked"] == 2
     assert "2 topics found, as asked for." in topics_text(content, "out", 1.0)
     chosen = TopicModel(n_jobs=1).fit(texts).content(texts)
-    found = topics_json(chosen, "out", 1.0)
-    assert found["asked"] == "auto"
-    assert len(found["curve"]["n_topics"]) == len(found["curve"]["score"])
-    assert json.loads(to_json(found)) == found
+    values = topics_json(chosen, "out", 1.0)
+    assert values["asked"] == "auto"
+    assert len(values["curve"]["n_topics"]) == len(values["curve"]["score"])
+    assert json.loads(to_json(values)) == values
     assert "the number was chosen by the density" in topics_text(chosen, "out", 1.0)

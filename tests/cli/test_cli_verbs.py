@@ -89,7 +89,7 @@ def test_train_writes_a_model_folder_and_a_report(workshop):
     assert "Written to model/" in out
     assert "Chosen in" in out
     assert (folder.kind, folder.about["n_documents"], folder.about["name"]) == ("classifier", 100, "docs")
-    assert [one["reason"] for one in folder.about["skipped"]] == ["the text is empty"]
+    assert [entry["reason"] for entry in folder.about["skipped"]] == ["the text is empty"]
     nodes = {node["name"]: node for node in folder.nodes}
     assert set(nodes) == {"root", "sea", *OWN}
     assert nodes["sea/big ships"]["title"] == "big ships"
@@ -97,21 +97,21 @@ def test_train_writes_a_model_folder_and_a_report(workshop):
     for label, words in OWN.items():
         assert {word for word, _ in nodes[label]["words"]} & set(words)
         inside = [folder.documents[line] for line in nodes[label]["documents"]]
-        assert all(one["label"].startswith(label) for one in inside)
+        assert all(entry["label"].startswith(label) for entry in inside)
     assert len(folder.documents) == len(folder.positions) == 100
     assert np.isfinite(folder.node_positions).all()
-    assert any("<script>" in one["text"] for one in folder.documents)
+    assert any("<script>" in entry["text"] for entry in folder.documents)
 
 
 def test_evaluation_uses_documents_that_were_not_trained_on(workshop):
     top, _ = workshop
     folder = open_folder(top / "model")
     evaluation = folder.evaluation
-    unseen = [one for one in folder.documents if not one["seen"]]
+    unseen = [entry for entry in folder.documents if not entry["seen"]]
     assert len(unseen) == evaluation["n_test"] == 100 - evaluation["n_train"]
-    assert {one["label"] for one in unseen} == set(OWN)  # a part of every class
-    predicted = [folder.nodes[one["node"]]["name"] for one in unseen]
-    truth = [one["label"] for one in unseen]
+    assert {entry["label"] for entry in unseen} == set(OWN)  # a part of every class
+    predicted = [folder.nodes[entry["node"]]["name"] for entry in unseen]
+    truth = [entry["label"] for entry in unseen]
     assert evaluation["scores"]["micro_f1"] == pytest.approx(np.mean(np.array(predicted) == np.array(truth)))
     assert evaluation["scores"]["macro_f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
     assert folder.about["settings"]["chosen"]["model"] == "flat"
@@ -142,9 +142,9 @@ def test_discover_writes_a_tree_of_topics(workshop):
         return node == top or (above[node] is not None and is_below(above[node], top))
 
     for node in folder.nodes:
-        inside = [one for one in folder.documents if is_below(one["node"], node["id"])]
+        inside = [entry for entry in folder.documents if is_below(entry["node"], node["id"])]
         assert node["size"] == len(inside)
-        assert node["own"] == sum(one["node"] == node["id"] for one in inside)
+        assert node["own"] == sum(entry["node"] == node["id"] for entry in inside)
         assert all(folder.documents[line] in inside for line in node["documents"])
         assert len(node["documents"]) == min(5, len(inside))
 
@@ -169,10 +169,10 @@ def test_flat_topics(arguments, kind, estimator, workshop, tmp_path, capsys):
     assert [topic["name"] for topic in told["topics"]][:2] == ["root", "0"]
     code, out, _ = run("predict", tmp_path / "t", top / "docs", "--words", 2, capsys=capsys)
     assert code == 0
-    answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
-    for one in folder.documents:  # the model files documents where the folder says they are
-        assert answers[one["id"]]["topic"] == folder.nodes[one["node"]]["name"]
-        assert len(answers[one["id"]]["words"]) == 2
+    answers = {entry["id"]: entry for entry in map(json.loads, out.splitlines())}
+    for entry in folder.documents:  # the model files documents where the folder says they are
+        assert answers[entry["id"]]["topic"] == folder.nodes[entry["node"]]["name"]
+        assert len(answers[entry["id"]]["words"]) == 2
     assert answers["land/empty.txt"] == {
         "id": "land/empty.txt",
         "note": "none of its words is known to the model",
@@ -198,11 +198,11 @@ def test_topics_over_time_rise_and_decline(tmp_path, capsys):
     folder = open_folder(tmp_path / "t")
     assert folder.kind == "topics over time"
     told = folder.time
-    assert [one["name"] for one in told["bins"]] == [str(year) for year in range(1990, 1998)]
-    assert [one["n_documents"] for one in told["bins"]] == [50] * 5 + [0] + [50] * 2
+    assert [entry["name"] for entry in told["bins"]] == [str(year) for year in range(1990, 1998)]
+    assert [entry["n_documents"] for entry in told["bins"]] == [50] * 5 + [0] + [50] * 2
     ships = next(place for place, words in enumerate(told["words"]) if words[0][0][0] in OWN["sea/big ships"])
-    of_ships = [one["label"] == "sea/big ships" for one in folder.documents]
-    bins = np.array([one["time"] for one in folder.documents])
+    of_ships = [entry["label"] == "sea/big ships" for entry in folder.documents]
+    bins = np.array([entry["time"] for entry in folder.documents])
     truth = [np.mean(np.array(of_ships)[bins == t]) if t != 5 else None for t in range(8)]
     assert told["shares"][ships] == pytest.approx(truth, abs=0.02)
     assert told["trends"][ships]["change"] > 0.4
@@ -210,8 +210,8 @@ def test_topics_over_time_rise_and_decline(tmp_path, capsys):
     assert told["trends"][1 - ships]["change"] == pytest.approx(-told["trends"][ships]["change"], abs=1e-5)
     code, out, _ = run("predict", tmp_path / "t", tmp_path / "x.jsonl", capsys=capsys)
     assert code == 0
-    found = [json.loads(line)["topic"] for line in out.splitlines()]
-    assert [name == str(ships) for name in found] == of_ships
+    topics = [json.loads(line)["topic"] for line in out.splitlines()]
+    assert [name == str(ships) for name in topics] == of_ships
 
 
 def test_times_are_numbers_or_dates():
@@ -302,7 +302,7 @@ def test_several_labels_and_rows_of_numbers(tmp_path, capsys):
     assert folder.documents[0]["words"]
     code, printed, _ = run("predict", out, tmp_path / "x.svm", capsys=capsys)
     answers = [json.loads(line) for line in printed.splitlines()]
-    assert [sorted(one["label"] for one in answer["labels"]) for answer in answers[:4]] == [
+    assert [sorted(entry["label"] for entry in answer["labels"]) for answer in answers[:4]] == [
         ["a", "b"],
         [],
         ["a"],
@@ -327,13 +327,13 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
         "classify", "tune", top / "docs", *how, "--couplings", "0,0.3", "--json", capsys=capsys
     )
     told = json.loads(out)
-    assert {(one["C"], one["coupling"]) for one in told["tried"]} == {
+    assert {(entry["C"], entry["coupling"]) for entry in told["tried"]} == {
         (C, c) for C in (0.01, 10) for c in (0, 0.3)
     }
-    assert told["best"] == max(told["tried"], key=lambda one: one["mean"])
-    assert {one["n_folds"] for one in told["tried"]} == {2}
-    given = ["--features", "stems", "--pattern", "*.txt", "--dedupe", "--html", "keep"]
-    code, out, _ = run("classify", "tune", top / "docs", "--model", "flat", *given, *how, capsys=capsys)
+    assert told["best"] == max(told["tried"], key=lambda entry: entry["mean"])
+    assert {entry["n_folds"] for entry in told["tried"]} == {2}
+    options = ["--features", "stems", "--pattern", "*.txt", "--dedupe", "--html", "keep"]
+    code, out, _ = run("classify", "tune", top / "docs", "--model", "flat", *options, *how, capsys=capsys)
     (command,) = (shlex.split(line)[1:] for line in out.splitlines() if "arbora classify train" in line)
     advised = build_parser().parse_args(command)
     assert (advised.features, advised.pattern, advised.dedupe, advised.html) == (
@@ -353,7 +353,7 @@ def test_tune_without_options_prints_the_choice_of_features_and_model(workshop, 
     assert advised.model in ("flat", "logistic", "recursive-svm")
     assert advised.features.startswith(("words", "stems"))
     code, out, _ = run("classify", "tune", top / "docs", "--features", "stems", "--json", capsys=capsys)
-    assert {one["features"] for one in json.loads(out)["candidates"]} == {None}
+    assert {entry["features"] for entry in json.loads(out)["candidates"]} == {None}
     code, _, err = run(
         *("classify", "train", top / "docs", "--out", "m", "--features", "stems", "--ngrams", 2),
         capsys=capsys,
@@ -406,7 +406,7 @@ def test_broken_input_gives_one_line_and_writes_nothing(name, content, arguments
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "tree.tsv").write_text("all\tpets\nall\twild\n")
-    arguments = [tmp_path / "tree.tsv" if one == "TREE" else one for one in arguments]
+    arguments = [tmp_path / "tree.tsv" if argument == "TREE" else argument for argument in arguments]
     data = path.parent if name.startswith("plain") else path
     code, out, err = run("classify", "train", data, "--out", tmp_path / "m", *arguments, capsys=capsys)
     assert (code, out) == (1, "")
@@ -567,7 +567,7 @@ def test_predict_continues_after_broken_lines(workshop, tmp_path, capsys):
     answers = [json.loads(line) for line in out.splitlines()]
     assert code == 1
     assert "3 records could not be read" in err
-    assert [one["id"] for one in answers] == ["7", "2", "4", "5", "6"]
+    assert [entry["id"] for entry in answers] == ["7", "2", "4", "5", "6"]
     assert answers[0]["label"] == "sea/fish"
     assert "line 2: not valid JSON" in answers[1]["error"]
     assert answers[3] == {"id": "5", "note": "none of its words is known to the model"}
@@ -586,9 +586,9 @@ def test_predict_agrees_with_the_model(workshop, capsys):
     top, _ = workshop
     code, out, err = run("classify", "predict", top / "model", top / "docs", capsys=capsys)
     assert (code, err) == (0, "")
-    answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
-    kept = open_folder(top / "model").load_model()
+    answers = {entry["id"]: entry for entry in map(json.loads, out.splitlines())}
+    saved = open_folder(top / "model").load_model()
     names = [name for name in sorted(answers) if name != "land/empty.txt"]
     texts = [Path(top, "docs", name).read_text(encoding="utf-8") for name in names]
-    expected = kept["estimator"].predict(kept["vectorizer"].transform(texts))
+    expected = saved["estimator"].predict(saved["vectorizer"].transform(texts))
     assert [answers[name]["label"] for name in names] == expected.tolist()

@@ -148,12 +148,16 @@ def test_hidden_modules_are_found_again(corpus, shown):
     printed, folder = shown
     hidden = demo_expand.hide_modules(corpus, "land")
     assert len(hidden.names) == 1
-    kept = [label for label in hidden.documents.y if label is not None]
-    assert kept
-    assert set(kept).isdisjoint(hidden.names)
+    labelled = [label for label in hidden.documents.y if label is not None]
+    assert labelled
+    assert set(labelled).isdisjoint(hidden.names)
     part = printed.partition("Expand:")[2].partition("Topics over time")[0]
-    given = next(line for line in part.splitlines() if "new groups asked for" in line)
-    assert [float(score) for score in given.split()[6:9]] == [100, 100, 100]  # words tell modules apart
+    line_of_number = next(line for line in part.splitlines() if "new groups asked for" in line)
+    assert [float(score) for score in line_of_number.split()[6:9]] == [
+        100,
+        100,
+        100,
+    ]  # words tell modules apart
     plan = open_folder(folder / demo_page.GROUPS).plan
     assert plan.count("\n") == 1 + sum(label is None for label in hidden.documents.y)
 
@@ -181,7 +185,7 @@ def test_demo_certifies_its_training(shown):
 def test_folders_and_page_hold_what_was_made(shown, corpus):
     printed, folder = shown
     folders = [open_folder(folder / name) for name in ("classifier", "topics", "time")]
-    assert [one.kind for one in folders] == ["classifier", "topic tree", "topics over time"]
+    assert [made.kind for made in folders] == ["classifier", "topic tree", "topics over time"]
     classifier, topics, over_time = folders
     n_train, n_test = len(corpus.y_train), len(corpus.y_test)
     assert (classifier.evaluation["n_train"], classifier.evaluation["n_test"]) == (n_train, n_test)
@@ -214,10 +218,10 @@ def test_files_of_others_are_not_changed(name, tmp_path, capsys):
 
 def test_topics_over_time_match_the_generated_themes():
     archive = demo_time.make_archive(1200)
-    subject, _, found = demo_time.find_topics(archive)
-    topics = demo_time.match(archive.theme, found, len(demo_time.THEMES))
+    subject, _, topic_of = demo_time.find_topics(archive)
+    topics = demo_time.match(archive.theme, topic_of, len(demo_time.THEMES))
     chance = np.bincount(archive.theme).max() / len(archive.theme)  # one topic for all
-    assert np.mean(np.asarray(topics)[archive.theme] == found) > 2 * chance
+    assert np.mean(np.asarray(topics)[archive.theme] == topic_of) > 2 * chance
     for number, life in enumerate(subject.estimator.dynamics()[topic] for topic in topics):
         assert np.corrcoef(life.share, archive.shares[:, number])[0, 1] > 0.7
 
@@ -235,9 +239,9 @@ def test_archive_follows_its_shares():
 
 def test_demo_takes_the_version_that_did_best_on_held_out_documents(corpus, monkeypatch, capsys):
     X = LtcVectorizer().fit_transform(corpus.texts_train)
-    known = {"flat": [0.1, 0.3, 0.2], "few": [0.5, 0.4, 0.1], "many": [0.2, 0.3, 0.6]}
+    scores = {"flat": [0.1, 0.3, 0.2], "few": [0.5, 0.4, 0.1], "many": [0.2, 0.3, 0.6]}
     monkeypatch.setattr(demo_classify, "MODELS", {"a": {"flat": "flat"}, "b": {"few": "few", "many": "many"}})
-    monkeypatch.setattr(demo_classify, "score_costs", lambda make, *rest: known[make])
+    monkeypatch.setattr(demo_classify, "score_costs", lambda make, *rest: scores[make])
     chosen = demo_classify.choose(corpus, X)
     assert chosen == {"a": ("flat", demo_classify.COSTS[1]), "b": ("many", demo_classify.COSTS[2])}
     capsys.readouterr()

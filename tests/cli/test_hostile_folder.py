@@ -45,7 +45,7 @@ def model(messy):
 
 
 def reasons_of(folder):
-    return {one["reason"]: one["count"] for one in open_folder(folder).about["skipped"]}
+    return {entry["reason"]: entry["count"] for entry in open_folder(folder).about["skipped"]}
 
 
 def test_train_gives_a_model_and_a_list(messy, model, capsys):
@@ -55,11 +55,11 @@ def test_train_gives_a_model_and_a_list(messy, model, capsys):
     assert skipped["the text is empty"] == 3
     folder = open_folder(model)
     assert folder.about["settings"]["skipped"] == sum(skipped.values())
-    kept = {one["id"] for one in folder.documents}
+    ids = {entry["id"] for entry in folder.documents}
     good = list(hostile_files())[:20]
-    assert kept >= set(good)
-    assert {"semicolons.csv:2", "array.json:1", "wrapped.json:3", "tabs.tsv:9", "records.jsonl:3"} <= kept
-    text = {one["id"]: one["text"] for one in folder.documents}
+    assert ids >= set(good)
+    assert {"semicolons.csv:2", "array.json:1", "wrapped.json:3", "tabs.tsv:9", "records.jsonl:3"} <= ids
+    text = {entry["id"]: entry["text"] for entry in folder.documents}
     assert "🐟" in text["sea/emoji.txt"]
     assert "café – “naïve”" in text["sea/windows.txt"]
     assert "<" not in text["sea/page.html"]
@@ -82,7 +82,7 @@ def test_discover_prints_each_reason_with_its_first_place(messy, tmp_path, capsy
 def test_predict_answers_every_file(messy, model, capsys):
     assert main(["predict", model, str(messy / "docs"), *LIMIT]) == 0
     printed = capsys.readouterr()
-    answers = {one["id"]: one for one in map(json.loads, printed.out.splitlines())}
+    answers = {entry["id"]: entry for entry in map(json.loads, printed.out.splitlines())}
     assert "JPEG image" in answers["sea/photo.txt"]["error"]
     assert "label" in answers["sea/utf16.txt"]
     assert "arbora: skipped" in printed.err

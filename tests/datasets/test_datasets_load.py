@@ -51,9 +51,9 @@ SPARSE = {
 
 def check_labels(data):
     """Every label of every part is a node."""
-    known = set(data.hierarchy.names) if data.hierarchy is not None else set(data.graph.names)
+    names = set(data.hierarchy.names) if data.hierarchy is not None else set(data.graph.names)
     for y in (data.y_train, data.y_test, *(split.y for split in data.splits.values())):
-        assert set(label_names(y)) <= known
+        assert set(label_names(y)) <= names
 
 
 def n_leaves(hierarchy):
@@ -107,8 +107,8 @@ def test_news20_counts_texts_and_both_hierarchies(shared_data):
     assert (data.hierarchy.n_nodes, data.hierarchy.height) == (28, 2)
     column = int(np.flatnonzero(data.feature_names == "atheism")[0])
     has_word = data.X_train[:, column].toarray().ravel() > 0
-    found = np.array(["atheism" in text.lower() for text in data.texts_train])
-    assert found[has_word].all()  # the text holds the word in every row that counts it
+    mentions = np.array(["atheism" in text.lower() for text in data.texts_train])
+    assert mentions[has_word].all()  # the text holds the word in every row that counts it
     dotted = load("news20", texts=False)
     assert (dotted.hierarchy.n_nodes, dotted.hierarchy.height, n_leaves(dotted.hierarchy)) == (31, 3, 20)
     assert dotted.texts is None
@@ -125,9 +125,9 @@ def test_lshtc_small_tasks(shared_data):
     ]
     assert {two.X_train.shape[1], two.X_test.shape[1], two.splits["validation"].X.shape[1]} == {26969}
     assert (two.hierarchy.n_nodes, n_leaves(two.hierarchy), two.hierarchy.height) == (2388, 1139, 5)
-    one = load("lshtc_small", task=1)
-    assert (one.X_train.shape, one.X_test.shape) == ((1860, 29726), (1858, 29726))
-    assert list(one.y_test) == list(two.y_test)
+    first_task = load("lshtc_small", task=1)
+    assert (first_task.X_train.shape, first_task.X_test.shape) == ((1860, 29726), (1858, 29726))
+    assert list(first_task.y_test) == list(two.y_test)
     check_labels(two)
 
 

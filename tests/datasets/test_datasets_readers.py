@@ -297,8 +297,8 @@ def test_folder_at_any_depth(tmp_path):
     }
     write_tree(tmp_path, {**files, "a/x/.hidden": b"no", "a/4.txt.gz": gzip.compress(b"four")})
     data = read_folder(tmp_path)
-    found = dict(zip(data.texts, data.y, strict=True))
-    assert found == {"one": "a/x/y", "two": "b", "three": "a", "four": "a", "top": "root"}
+    label_of = dict(zip(data.texts, data.y, strict=True))
+    assert label_of == {"one": "a/x/y", "two": "b", "three": "a", "four": "a", "top": "root"}
     assert data.hierarchy.path("a/x/y") == ["root", "a", "a/x", "a/x/y"]
     assert set(data.hierarchy.encode(data.y)) <= set(range(data.hierarchy.n_nodes))
     assert [path.name for path in read_folder(tmp_path, pattern="*.gz").files] == ["4.txt.gz"]

@@ -164,8 +164,8 @@ def test_hierarchical_vmf_means_lie_around_their_parents():
         nodes = h.levels[depth]
         cosine = np.einsum("ij,ij->i", means[nodes], means[h.parent[nodes]])
         assert abs(cosine.mean() - bessel_ratio(8, kappa)) < 4.5 * cosine.std() / np.sqrt(cosine.size)
-    own = np.einsum("ij,ij->i", data.X_train, means[data.truth.components])
-    assert abs(own.mean() - bessel_ratio(8, 500.0)) < 4.5 * own.std() / np.sqrt(own.size)
+    cosines = np.einsum("ij,ij->i", data.X_train, means[data.truth.components])
+    assert abs(cosines.mean() - bessel_ratio(8, 500.0)) < 4.5 * cosines.std() / np.sqrt(cosines.size)
     assert (h.names[data.truth.components] == data.y_train).all()
     assert set(data.truth.components) <= set(h.leaf_ids)
 
@@ -175,8 +175,8 @@ def test_temporal_vmf_drifts_as_asked():
     means, time = data.truth.means, data.extra["time"]
     step = np.einsum("tkd,tkd->tk", means[1:], means[:-1]).ravel()
     assert abs(step.mean() - bessel_ratio(5, 50.0)) < 4.5 * step.std() / np.sqrt(step.size)
-    own = np.einsum("ij,ij->i", data.X_train, means[time, data.truth.components])
-    assert abs(own.mean() - bessel_ratio(5, 200.0)) < 4.5 * own.std() / np.sqrt(own.size)
+    cosines = np.einsum("ij,ij->i", data.X_train, means[time, data.truth.components])
+    assert abs(cosines.mean() - bessel_ratio(5, 200.0)) < 4.5 * cosines.std() / np.sqrt(cosines.size)
     assert (np.bincount(time) == 40).all()
 
 

@@ -194,8 +194,8 @@ def test_bad_lines_are_counted_by_reason_with_the_first_place(tmp_path):
     )
     skipped = SkippedRecords()
     assert read_jsonl(tmp_path / "x.jsonl", skipped=skipped).texts == ["a", "d"]
-    found = {reason: (one.n_records, one.first.line) for reason, one in skipped.reasons.items()}
-    assert found == {
+    counts = {reason: (entry.n_records, entry.first.line) for reason, entry in skipped.reasons.items()}
+    assert counts == {
         "the text is not a string": (2, 2),
         "not valid JSON": (1, 4),
         "the label is empty": (1, 5),
@@ -210,7 +210,11 @@ def test_bad_rows_of_csv(tmp_path):
     (tmp_path / "x.csv").write_bytes(b'text,label\na,x\nb\n"c"d,x\ne,\nf,y,z\n"g\nh",y\n')
     skipped = SkippedRecords()
     assert read_csv(tmp_path / "x.csv", skipped=skipped).texts == ["a", "g\nh"]
-    assert [(one.n_records, one.first.line) for one in skipped.reasons.values()] == [(2, 3), (1, 4), (1, 5)]
+    assert [(entry.n_records, entry.first.line) for entry in skipped.reasons.values()] == [
+        (2, 3),
+        (1, 4),
+        (1, 5),
+    ]
 
 
 def test_a_file_that_ends_too_early_keeps_what_was_read(tmp_path):
@@ -310,13 +314,13 @@ def test_parquet_through_pandas(tmp_path, monkeypatch):
         }
     )
     monkeypatch.setattr(pandas, "read_parquet", lambda path: frame)
-    found = list(record_reader("parquet")(tmp_path / "x.parquet", Fields(extra=("day",)), Reading()))
-    assert [(row.text, row.label, row.number) for row in found if not isinstance(row, Exception)] == [
+    rows = list(record_reader("parquet")(tmp_path / "x.parquet", Fields(extra=("day",)), Reading()))
+    assert [(row.text, row.label, row.number) for row in rows if not isinstance(row, Exception)] == [
         ("one", "a", 1),
         ("two", "b", 3),
     ]
-    assert found[0].extra["day"].startswith("1999-12-31")
-    assert "record 2" in str(found[1])
+    assert rows[0].extra["day"].startswith("1999-12-31")
+    assert "record 2" in str(rows[1])
     with pytest.raises(DataFormatError, match="no column 'body'"):
         list(record_reader("parquet")(tmp_path / "x.parquet", Fields(("body",)), Reading()))
 

@@ -40,7 +40,7 @@ def test_several_fits_are_distinct_without_colour():
     )
     assert figure.layout.yaxis.type == "log"
     assert list(figure.data[1].y) == [1.0, 0.5, 0.01]
-    assert len({one.line.dash for one in figure.data}) == 2
+    assert len({trace.line.dash for trace in figure.data}) == 2
     assert figures.convergence(trace(1.0, 0.0), y="gap").layout.yaxis.type == "linear"
 
 
@@ -56,8 +56,8 @@ def test_learning_curve_draws_means_and_standard_errors():
 
 def test_reliability_from_metrics_from_a_folder_and_several(subjects):
     curve = reliability_curve([1, 0, 1, 1], [0.9, 0.2, 0.8, 0.3], n_bins=2)
-    for given in (curve, {"one": curve, "two": curve}):
-        figure = figures.reliability_diagram(given)
+    for curves in (curve, {"one": curve, "two": curve}):
+        figure = figures.reliability_diagram(curves)
         assert figure.data[1].x == pytest.approx(curve.confidence)
     assert (
         list(figures.reliability_diagram(subjects).data[1].y)
@@ -67,10 +67,10 @@ def test_reliability_from_metrics_from_a_folder_and_several(subjects):
 
 def test_small_topics_are_merged_and_shares_keep_their_sum(years):
     figure = figures.topics_over_time(years, most=4)
-    assert [one.name for one in figure.data][-1] == "5 others"
-    total = np.sum([one.y for one in figure.data], axis=0)
+    assert [trace.name for trace in figure.data][-1] == "5 others"
+    total = np.sum([trace.y for trace in figure.data], axis=0)
     assert total == pytest.approx(np.sum(years.time["shares"], axis=0))
-    sizes = [np.sum(one.y) for one in figure.data[:4]]
+    sizes = [np.sum(trace.y) for trace in figure.data[:4]]
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -107,10 +107,10 @@ def parts_by_recursion(parents, counts, node, part):
     children = [i for i, parent in enumerate(parents) if parent == node]
     whole = max(counts[node], sum(counts[i] for i in children))
     parts = {i: part * (counts[i] / whole if whole else 1 / len(children)) for i in children}
-    found = {node: max(0.0, part - sum(parts.values()))}
+    values = {node: max(0.0, part - sum(parts.values()))}
     for child, its_part in parts.items():
-        found |= parts_by_recursion(parents, counts, child, its_part)
-    return found
+        values |= parts_by_recursion(parents, counts, child, its_part)
+    return values
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,10 +118,10 @@ def test_remainders_agree_with_a_plain_recursion(seed):
     rng = np.random.default_rng(seed)
     parents = np.array([-1, *(rng.integers(0, i) for i in range(1, 30))])
     counts = rng.integers(0, 6, 30).astype(float)  # children may have more than their parent, or nothing
-    found = figures.remainders(parents, counts)
+    parts = figures.remainders(parents, counts)
     slow = parts_by_recursion(parents.tolist(), counts.tolist(), 0, 1.0)
-    assert found == pytest.approx([slow[i] for i in range(30)])
-    assert found.sum() == pytest.approx(1.0)
+    assert parts == pytest.approx([slow[i] for i in range(30)])
+    assert parts.sum() == pytest.approx(1.0)
 
 
 def test_tree_of_a_dag_and_of_leaves():

@@ -44,8 +44,8 @@ def model(rows):
 def data_of(page):
     """What is in a page of one model."""
     block = re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page.html, re.DOTALL)
-    (one,) = json.loads(block[1])["models"]
-    return one
+    (entry,) = json.loads(block[1])["models"]
+    return entry
 
 
 def test_labels_are_counted_and_measured(rows, model):
@@ -107,7 +107,7 @@ def test_topics_over_time_and_in_a_tree(rows):
     times = np.repeat(np.array(["1999", "2000", "2001"], "datetime64[Y]"), 20)
     model = TemporalVMFMixture(2, max_iter=5, random_state=0).fit(X, times)
     data = data_of(model.explore(X, documents=[""] * 60, times=times))
-    assert [one["n_documents"] for one in data["time"]["bins"]] == [20, 20, 20]
+    assert [entry["n_documents"] for entry in data["time"]["bins"]] == [20, 20, 20]
     assert data["documents"]["time"] == [0] * 20 + [1] * 20 + [2] * 20
     alone = data_of(model.explore())  # the model knows how many there were
     assert alone["time"] == data["time"]
@@ -123,8 +123,8 @@ def test_topics_over_time_and_in_a_tree(rows):
 
 def test_a_model_alone_shows_its_structure_and_words(rows, model):
     X, _ = rows
-    for one in (model, SphericalKMeans(3, random_state=0).fit(X)):
-        data = data_of(one.explore(words=WORDS))
+    for fitted in (model, SphericalKMeans(3, random_state=0).fit(X)):
+        data = data_of(fitted.explore(words=WORDS))
         assert data["nodes"]["size"] == [0] * len(data["nodes"]["name"])
         assert all(data["nodes"]["words"])
         assert data["documents"]["id"] == data["positions"] == []
@@ -148,9 +148,9 @@ def test_the_page_is_that_of_the_command(tmp_path):
     (tmp_path / "x.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     assert main(["discover", str(tmp_path / "x.jsonl"), "--topics", "2", "--out", str(tmp_path / "t")]) == 0
     folder = open_folder(tmp_path / "t")
-    kept = folder.load_model()
-    vectorizer = kept["vectorizer"]
-    page = kept["estimator"].explore(
+    saved = folder.load_model()
+    vectorizer = saved["vectorizer"]
+    page = saved["estimator"].explore(
         vectorizer.transform(texts), documents=texts, words=vectorizer.get_feature_names_out(), name="x"
     )
     seen, written = data_of(page), json.loads(json.dumps(model_data(folder)))

@@ -56,13 +56,13 @@ def read(folder):
 
 def test_only_the_scripts_of_the_page_may_run(read):
     allowed = set(re.findall(r"'sha256-([^']+)'", read.policy))
-    found = {
+    hashes = {
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for kind, text in read.scripts
         if kind is None
     }
-    assert found == allowed
-    assert len(found) == 2
+    assert hashes == allowed
+    assert len(hashes) == 2
     script_rule = next(rule for rule in read.policy.split("; ") if rule.startswith("script-src"))
     assert "unsafe" not in script_rule
     assert "default-src 'none'" in read.policy

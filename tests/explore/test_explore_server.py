@@ -47,8 +47,8 @@ def guarded(folder):
         yield url
 
 
-def ask(url, text, **more):
-    return httpx.post(f"{url}/api/file", json={"model": 0, "text": text}, timeout=30, **more)
+def ask(url, text, **options):
+    return httpx.post(f"{url}/api/file", json={"model": 0, "text": text}, timeout=30, **options)
 
 
 def test_a_document_gets_its_path_its_words_and_its_neighbours(address):
@@ -93,12 +93,12 @@ def test_a_batch_keeps_its_order_and_reports_broken_lines(address):
         content="\n".join(lines),
         headers={"content-type": "application/x-ndjson"},
     )
-    found = [json.loads(line) for line in reply.text.splitlines()]
-    assert [one["id"] for one in found] == ["a", "3", "4", "5", "6"]
-    assert [one.get("label") for one in found[:2]] == ["trade/shipping", "arts/music"]
-    assert "not JSON" in found[2]["error"]
-    assert "'text' is needed" in found[3]["error"]
-    assert "none of its words" in found[4]["note"]
+    answers = [json.loads(line) for line in reply.text.splitlines()]
+    assert [answer["id"] for answer in answers] == ["a", "3", "4", "5", "6"]
+    assert [answer.get("label") for answer in answers[:2]] == ["trade/shipping", "arts/music"]
+    assert "not JSON" in answers[2]["error"]
+    assert "'text' is needed" in answers[3]["error"]
+    assert "none of its words" in answers[4]["note"]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_small_packets_are_sent_at_once(address):
     assert sorted(times)[15] < 0.03  # a delayed acknowledgement takes 0.04 s
 
 
-def post_head(length, more=b""):
+def post_head(length, rest=b""):
     head = b"POST /api/file HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return head + more + b"Content-Length: %d\r\n\r\n" % length
+    return head + rest + b"Content-Length: %d\r\n\r\n" % length
 
 
 def trickle(raw):
@@ -339,14 +339,14 @@ def test_a_disconnected_client_leaves_one_quiet_line(folder, caplog):
             raw.sendall(post_head(99))
             time.sleep(0.2)
         for _ in range(50):
-            found = [r for r in caplog.records if r.name == "arbora.server" or r.levelname != "INFO"]
-            if found:
+            records = [r for r in caplog.records if r.name == "arbora.server" or r.levelname != "INFO"]
+            if records:
                 break
             time.sleep(0.05)
         assert httpx.get(f"{url}/health").status_code == 200
-    assert [record.message for record in found] == ["disconnected"]
-    assert found[0].exc_info is None
-    assert json.loads(JsonLines().format(found[0]))["path"] == "/api/file"
+    assert [record.message for record in records] == ["disconnected"]
+    assert records[0].exc_info is None
+    assert json.loads(JsonLines().format(records[0]))["path"] == "/api/file"
 
 
 def test_a_request_whose_body_is_not_http_leaves_one_quiet_line(folder, caplog):
@@ -355,8 +355,8 @@ def test_a_request_whose_body_is_not_http_leaves_one_quiet_line(folder, caplog):
         head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         assert raw_request(url, head + b"not a chunk\r\n").startswith(b"HTTP/1.1 400 ")
         assert httpx.get(f"{url}/health").status_code == 200
-    found = [record.message for record in caplog.records if record.name == "arbora.server"]
-    assert "disconnected" in found
+    messages = [record.message for record in caplog.records if record.name == "arbora.server"]
+    assert "disconnected" in messages
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -373,9 +373,9 @@ def test_the_number_of_lines_of_a_batch_is_limited(folder):
 def test_too_many_requests_and_batches_are_refused_for_now(folder):
     with started(make_app([folder], limits=Limits(rate=2))) as url:
         with httpx.Client() as client:  # one connection: six within a second, also on a busy machine
-            found = [client.get(f"{url}/health") for _ in range(6)]
-        assert [one.status_code for one in found] == [200] * 4 + [429] * 2
-        assert found[-1].headers["retry-after"] == "1"
+            replies = [client.get(f"{url}/health") for _ in range(6)]
+        assert [reply.status_code for reply in replies] == [200] * 4 + [429] * 2
+        assert replies[-1].headers["retry-after"] == "1"
     with started(make_app([folder], limits=Limits(waiting=0, batches=0))) as url:
         assert ask(url, "cargo port").status_code == 503
         reply = httpx.post(f"{url}/api/batch", headers={"content-type": "application/x-ndjson"})
@@ -405,24 +405,27 @@ def test_edits_need_a_token_and_the_page_of_the_server(tmp_path):
         assert httpx.post(f"{url}/api/edits", json=body).status_code == 403
     with started(make_app([path], token=TOKEN)) as url:
         assert httpx.post(f"{url}/api/edits", json=body).status_code == 401
-        own = {"authorization": f"Bearer {TOKEN}"}
+        headers = {"authorization": f"Bearer {TOKEN}"}
         for origin in (
             {"origin": "http://evil.example"},
             {"origin": "null"},
             {"sec-fetch-site": "cross-site"},
         ):
-            assert httpx.post(f"{url}/api/edits", json=body, headers=own | origin).status_code == 403
+            assert httpx.post(f"{url}/api/edits", json=body, headers=headers | origin).status_code == 403
             assert (
-                httpx.post(f"{url}/api/file", json={"text": "fish"}, headers=own | origin).status_code == 403
+                httpx.post(f"{url}/api/file", json={"text": "fish"}, headers=headers | origin).status_code
+                == 403
             )
-        reply = httpx.post(f"{url}/api/edits", json=body, headers=own | {"origin": url}, timeout=30)
+        reply = httpx.post(f"{url}/api/edits", json=body, headers=headers | {"origin": url}, timeout=30)
         assert len(reply.json()["data"]["nodes"]["name"]) == 4
         assert reply.json()["saved"] is False
-        wrong = httpx.post(f"{url}/api/edits", json={"edits": [{"edit": "burn"}]}, headers=own, timeout=30)
+        wrong = httpx.post(
+            f"{url}/api/edits", json={"edits": [{"edit": "burn"}]}, headers=headers, timeout=30
+        )
         assert wrong.status_code == 409
         assert "edit 1" in wrong.json()["error"]
-        assert httpx.post(f"{url}/api/edits", json={"edits": {}}, headers=own).status_code == 400
-        assert httpx.post(f"{url}/api/edits", content="{", headers=own | JSON).status_code == 400
+        assert httpx.post(f"{url}/api/edits", json={"edits": {}}, headers=headers).status_code == 400
+        assert httpx.post(f"{url}/api/edits", content="{", headers=headers | JSON).status_code == 400
     assert len(open_folder(path).nodes) == 5  # nothing was saved
 
 
@@ -443,13 +446,13 @@ def test_a_save_frees_the_model_that_was_served_before(tmp_path):
 
 def test_a_page_does_not_overwrite_what_another_page_has_saved(tmp_path):
     path = topics_folder(tmp_path / "topics", n=10)
-    own = {"authorization": f"Bearer {TOKEN}"}
+    headers = {"authorization": f"Bearer {TOKEN}"}
     first, second = ([{"edit": "rename", "topic": 0, "title": title}] for title in ("one", "two"))
     with started(make_app([path], token=TOKEN)) as url:
 
         def save(edits, after):
             body = {"edits": edits, "save": True, "after": after}
-            return httpx.post(f"{url}/api/edits", json=body, headers=own, timeout=30)
+            return httpx.post(f"{url}/api/edits", json=body, headers=headers, timeout=30)
 
         assert save(first, []).status_code == 200
         late = save(second, [])  # of a page that was opened before the save

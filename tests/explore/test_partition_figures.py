@@ -21,7 +21,7 @@ def fitted():
 @pytest.mark.filterwarnings("ignore:the chains do not agree")
 def test_the_matrix_is_the_similarity_of_rows_by_cluster(fitted):
     figure = partition_figures.similarity_matrix(fitted)
-    names = [one.split(",")[0].removeprefix("row ") for one in figure.data[0].customdata[:, 0]]
+    names = [text.split(",")[0].removeprefix("row ") for text in figure.data[0].customdata[:, 0]]
     rows = np.array(names, np.int64)
     assert sorted(rows.tolist()) == list(range(60))
     np.testing.assert_allclose(figure.data[0].z, fitted.similarity_matrix(rows, rows))

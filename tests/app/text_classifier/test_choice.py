@@ -66,9 +66,9 @@ def test_plain_words_stay_where_nothing_is_better():
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(VERBS, 40)) for _ in range(120)]  # not short: chance gains are not enough
     model = TextClassifier(n_jobs=1).fit(texts, rng.choice(["a", "b"], 120))
-    tried = {one["features"] for one in model.choice_["candidates"]}
+    tried = {candidate["features"] for candidate in model.choice_["candidates"]}
     assert {"words", "words+bigrams", "words+characters"} <= tried
-    best = max(one["score"] for one in model.choice_["candidates"])
+    best = max(candidate["score"] for candidate in model.choice_["candidates"])
     assert 0 <= best <= 1
 
 
@@ -77,9 +77,9 @@ def test_small_sets_and_given_settings_are_not_searched(capsys):
     model = TextClassifier(n_jobs=1).fit(texts, labels)
     assert model.choice_ == {}
     assert "too few texts" in model.choice_text()
-    given = TextClassifier(features="words", model="flat", C=0.5, n_jobs=1, verbose=2).fit(*order_texts(60))
-    assert given.choice_ == {}
-    assert given.estimator_.C == 0.5
+    fixed = TextClassifier(features="words", model="flat", C=0.5, n_jobs=1, verbose=2).fit(*order_texts(60))
+    assert fixed.choice_ == {}
+    assert fixed.estimator_.C == 0.5
     assert capsys.readouterr().out == ""
     TextClassifier(features="words", n_jobs=1, verbose=2).fit(*order_texts(60))
     assert "Chosen in" in capsys.readouterr().out
@@ -87,8 +87,8 @@ def test_small_sets_and_given_settings_are_not_searched(capsys):
 
 def test_a_given_cost_is_kept_and_the_choice_can_be_fixed():
     model = TextClassifier(C=0.7, n_jobs=1).fit(*order_texts(100))
-    assert {one["C"] for one in model.choice_["candidates"]} == {0.7}
-    assert {one["model"] for one in model.choice_["candidates"]} == {"flat", "logistic"}
+    assert {candidate["C"] for candidate in model.choice_["candidates"]} == {0.7}
+    assert {candidate["model"] for candidate in model.choice_["candidates"]} == {"flat", "logistic"}
     fixed = model.chosen()
     assert fixed.features == model.choice_["features"]
     again = fixed.fit(*order_texts(100))
@@ -107,22 +107,27 @@ def test_a_given_coupling_is_used(n_texts):
 
 
 def test_the_choice_is_the_same_with_more_threads():
-    one, two = (TextClassifier(n_jobs=n).fit(*ending_texts(60)) for n in (1, 2))
-    assert one.choice_ == two.choice_
+    single, two = (TextClassifier(n_jobs=n).fit(*ending_texts(60)) for n in (1, 2))
+    assert single.choice_ == two.choice_
 
 
 def test_models_of_a_tree_are_tried_if_there_is_one():
     texts, labels = order_texts(90)
     paths = [f"answer/{label}" for label in labels]
-    tried = {one["model"] for one in TextClassifier(n_jobs=1).fit(texts, paths).choice_["candidates"]}
+    tried = {
+        candidate["model"] for candidate in TextClassifier(n_jobs=1).fit(texts, paths).choice_["candidates"]
+    }
     assert tried == {"flat", "logistic", "recursive-svm"}
-    tried = {one["model"] for one in TextClassifier("flat", n_jobs=1).fit(texts, paths).choice_["candidates"]}
+    tried = {
+        candidate["model"]
+        for candidate in TextClassifier("flat", n_jobs=1).fit(texts, paths).choice_["candidates"]
+    }
     assert tried == {"flat", "logistic"}
 
 
 def test_short_texts_try_pairs_and_characters_together_and_no_stems_beside_them():
     model = TextClassifier(n_jobs=1).fit(*ending_texts(150))
-    tried = {one["features"] for one in model.choice_["candidates"]}
+    tried = {candidate["features"] for candidate in model.choice_["candidates"]}
     assert model.choice_["features"] == "words+bigrams+characters"
     assert not any("stems" in name or name in ("words+bigrams", "words+characters") for name in tried)
 
@@ -130,13 +135,17 @@ def test_short_texts_try_pairs_and_characters_together_and_no_stems_beside_them(
 def test_a_model_is_compared_at_the_chosen_features():
     """Beside the flat model there, not only with plain words."""
 
-    def right(one):
-        needed = 0.3 * (one.features == Recipe(bigrams=True))
-        return 0.4 + needed + 0.1 * (one.model == "logistic") * (1 if one.features == SAFE else -1)
+    def right(candidate):
+        needed = 0.3 * (candidate.features == Recipe(bigrams=True))
+        return (
+            0.4 + needed + 0.1 * (candidate.model == "logistic") * (1 if candidate.features == SAFE else -1)
+        )
 
-    found = choose(FakeSearch(right), [Recipe(bigrams=True)], free_model=True, C=1.0, n_rows=600)
-    assert (found.best.features, found.best.model) == (Recipe(bigrams=True), "flat")
-    assert {one.model for one, _ in found.tried if one.features == Recipe(bigrams=True)} == {
+    choice = choose(FakeSearch(right), [Recipe(bigrams=True)], free_model=True, C=1.0, n_rows=600)
+    assert (choice.best.features, choice.best.model) == (Recipe(bigrams=True), "flat")
+    assert {
+        candidate.model for candidate, _ in choice.tried if candidate.features == Recipe(bigrams=True)
+    } == {
         "flat",
         "logistic",
     }
@@ -161,17 +170,19 @@ def test_the_search_ends_at_its_limit_of_work():
 
 
 def test_the_reason_names_what_was_tried_and_what_was_not():
-    def pairs_are_best(one):
-        return 0.4 + 0.3 * (one.features == Recipe(bigrams=True))
+    def pairs_are_best(candidate):
+        return 0.4 + 0.3 * (candidate.features == Recipe(bigrams=True))
 
-    search = FakeSearch(lambda one: 0.5)
+    search = FakeSearch(lambda candidate: 0.5)
     why = choose(search, [Recipe(bigrams=True)], free_model=True, C=1.0, n_rows=600).why
     assert why[:2] == [
         "words: not better beyond noise: words+bigrams",
         "flat: not better beyond noise: logistic",
     ]
     search = FakeSearch(pairs_are_best)
-    search.work.left = lambda extra=0.0: Recipe(bigrams=True) not in {one.features for one in search.scores}
+    search.work.left = lambda extra=0.0: (
+        Recipe(bigrams=True) not in {candidate.features for candidate in search.scores}
+    )
     why = choose(search, [Recipe(bigrams=True), Recipe(stems=True)], free_model=True, C=1.0, n_rows=600).why
     assert (
         "points better than words; not tried, since the choice would take over 3 plain fits: stems" in why[0]
@@ -201,10 +212,10 @@ def fit_order_texts():
 
 @pytest.mark.parametrize(("module", "run"), [(search, fit_order_texts), (tuning, tune_order_texts)])
 def test_only_warnings_of_coarse_fits_are_hidden(monkeypatch, module, run):
-    monkeypatch.setattr(module, "make_classifier", lambda *given, **more: Warns(random_state=0))
+    monkeypatch.setattr(module, "make_classifier", lambda *arguments, **options: Warns(random_state=0))
     with pytest.warns(UserWarning, match="something else") as shown:
         run()
-    assert not any(issubclass(one.category, ConvergenceWarning) for one in shown)
+    assert not any(issubclass(warning.category, ConvergenceWarning) for warning in shown)
 
 
 def test_several_labels_are_searched_too():
@@ -222,7 +233,7 @@ def test_text_without_spaces_needs_no_search_of_features():
     labels = [["sea", "land"][number % 2] for number in range(60)]
     texts = ["".join(rng.choice(words[label], 3)) for label in labels]
     model = TextClassifier(n_jobs=1).fit(texts, labels)
-    assert {one["features"] for one in model.choice_["candidates"]} == {"words"}
+    assert {candidate["features"] for candidate in model.choice_["candidates"]} == {"words"}
     assert model.predict(["鱼群和海浪", "山脉"]).tolist() == ["sea", "land"]
 
 
@@ -279,18 +290,18 @@ class FakeSearch(Search):
         super().__init__(lambda recipe: None, Labels(np.repeat(["a", "b"], 300)), None, 1, 0)
         self.right = right
 
-    def test(self, one, n_folds=1):
+    def test(self, candidate, n_folds=1):
         rng = np.random.default_rng(0)
-        self.scores[one] = (rng.random(600) < self.right(one)).astype(float)
-        return self.scores[one]
+        self.scores[candidate] = (rng.random(600) < self.right(candidate)).astype(float)
+        return self.scores[candidate]
 
 
 def test_costs_rise_while_they_help():
-    search = FakeSearch(lambda one: 0.9 - 0.2 * abs(np.log(one.C / 3)))
+    search = FakeSearch(lambda candidate: 0.9 - 0.2 * abs(np.log(candidate.C / 3)))
     assert choose_cost(search, Candidate(SAFE, "flat", 1.0, None), (3.0, 1 / 3)).C == 3.0
-    search = FakeSearch(lambda one: 0.5 + 0.05 * np.log(one.C))
+    search = FakeSearch(lambda candidate: 0.5 + 0.05 * np.log(candidate.C))
     assert choose_cost(search, Candidate(SAFE, "flat", 1.0, None), (3.0,)).C == 9.0  # within the limits
-    search = FakeSearch(lambda one: 0.5 + 0.1 * (one.features != SAFE))
+    search = FakeSearch(lambda candidate: 0.5 + 0.1 * (candidate.features != SAFE))
     assert search.better(Candidate(SAFE, "flat", 1.0, None), Candidate(Recipe(True), "flat", 1.0, None), 1.0)
     assert not search.better(
         Candidate(Recipe(True), "flat", 1.0, None), Candidate(SAFE, "flat", 1.0, None), 1.0

@@ -114,8 +114,8 @@ def test_two_classes_have_one_score():
 
 
 def test_missing_and_unknown_texts_get_an_answer(fitted):
-    found = fitted.decision_function(["xyzzy", "", None, float("nan")])
-    np.testing.assert_array_equal(found, found[[0] * 4])
+    scores = fitted.decision_function(["xyzzy", "", None, float("nan")])
+    np.testing.assert_array_equal(scores, scores[[0] * 4])
     texts, labels = write(20)
     model = TextClassifier(n_jobs=1).fit([*texts, float("nan")], [*labels, labels[0]])
     assert "nan" not in model.vectorizer_.vocabulary_
@@ -146,9 +146,11 @@ def test_scikit_learn_tools_work():
 
 def test_features_and_models_can_be_given():
     texts, labels = write(40)
-    given = LtcVectorizer(stop_words=None, stem=None)
-    model = TextClassifier(features=given, model=OneVsRestLogistic(10.0, random_state=0)).fit(texts, labels)
-    assert model.vectorizer_ is not given
+    vectorizer = LtcVectorizer(stop_words=None, stem=None)
+    model = TextClassifier(features=vectorizer, model=OneVsRestLogistic(10.0, random_state=0)).fit(
+        texts, labels
+    )
+    assert model.vectorizer_ is not vectorizer
     assert isinstance(model.estimator_, OneVsRestLogistic)
     assert "the" in model.vectorizer_.vocabulary_
     model = TextClassifier(features="stems+bigrams without stop words", n_jobs=1).fit(texts, labels)
@@ -170,8 +172,8 @@ def test_a_given_classifier_gets_the_tree_and_keeps_its_parameters():
     assert model.estimator_.C == 2.0
     assert model.model.structure is None
     tree = Hierarchy.from_paths(labels)
-    own = TextClassifier(model=RecursiveSVC(structure=tree, random_state=0)).fit(texts, labels)
-    assert own.predict_path(texts[:1]) == [["sea", "sea/fish"]]
+    with_tree = TextClassifier(model=RecursiveSVC(structure=tree, random_state=0)).fit(texts, labels)
+    assert with_tree.predict_path(texts[:1]) == [["sea", "sea/fish"]]
     flat = TextClassifier("flat", RecursiveSVC(random_state=0)).fit(texts, labels)
     assert flat.predict_path(texts[:1]) == [["sea/fish"]]
     with pytest.raises(ValueError, match="give one of them"):
@@ -194,9 +196,9 @@ def test_what_cannot_be_used_is_refused_before_the_fit():
 @pytest.mark.parametrize("kind", ["deciding", "typical"])
 def test_words_of_classes_and_of_nodes_above_them(fitted, kind):
     words = fitted.top_words(4, kind=kind)
-    for label, own in WORDS.items():
+    for label, class_words in WORDS.items():
         assert words[label]
-        assert set(words[label]) <= set(own)
+        assert set(words[label]) <= set(class_words)
     assert {word for name in words for word in words[name] if name == "sea"} <= {
         *WORDS["sea/fish"],
         *WORDS["sea/ships"],

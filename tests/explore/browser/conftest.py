@@ -17,13 +17,13 @@ NOISE = ("GPU stall due to ReadPixels", "willReadFrequently")
 def browser():
     """Chromium of the system, driven by Playwright; closed before other tests: it keeps an event loop running."""
     api = pytest.importorskip("playwright.sync_api")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
         pytest.skip("no chromium on this machine")
     with api.sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=found, args=[*ARGUMENTS, "--no-sandbox"])
-        yield one
-        one.close()
+        chromium = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS, "--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="session")

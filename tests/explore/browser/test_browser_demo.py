@@ -26,9 +26,9 @@ VIEWS = {  # of each model of the page, in order
 
 @pytest.fixture(scope="module")
 def shown(watch, tmp_path_factory):
-    given = os.environ.get("ARBORA_DEMO_PAGE")
-    page = Path(given or tmp_path_factory.mktemp("demo") / "index.html").resolve()
-    if not given:
+    address = os.environ.get("ARBORA_DEMO_PAGE")
+    page = Path(address or tmp_path_factory.mktemp("demo") / "index.html").resolve()
+    if not address:
         run_small(["--out", str(page.parent)])
     watched = watch(color_scheme="light")
     watched.open(page.as_uri())

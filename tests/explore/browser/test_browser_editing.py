@@ -87,7 +87,7 @@ def test_the_slider_of_relevance_orders_the_words(alone):
     page = alone.page
     alone.go("#view=tree&node=1")
     words = page.locator("#details .words .word")
-    given = words.all_text_contents()
+    before = words.all_text_contents()
     page.locator("#relevance").evaluate(
         "one => { one.value = 0; one.dispatchEvent(new Event('input', { bubbles: true })); }"
     )
@@ -95,11 +95,11 @@ def test_the_slider_of_relevance_orders_the_words(alone):
     page.locator("#relevance").evaluate(
         "one => { one.value = 1; one.dispatchEvent(new Event('input', { bubbles: true })); }"
     )
-    shares = [int(one.rstrip("%")) for one in page.locator("#details .words .number").all_text_contents()]
+    shares = [int(share.rstrip("%")) for share in page.locator("#details .words .number").all_text_contents()]
     assert shares == sorted(shares, reverse=True)
     assert exclusive != words.all_text_contents() or len(set(shares)) == 1
     page.locator(".relevance .link").click()
-    assert words.all_text_contents() == given
+    assert words.all_text_contents() == before
 
 
 def test_edits_are_saved_by_the_server(watch, tmp_path, artefacts):

@@ -61,5 +61,5 @@ def test_a_file_of_documents_is_answered_line_by_line(live, tmp_path):
     with page.expect_download() as download:
         page.locator("#batch-answer button").click()
     saved = [json.loads(line) for line in download.value.path().read_text(encoding="utf-8").splitlines()]
-    assert [one.get("label") for one in saved] == ["trade/shipping", "arts/music", None]
+    assert [answer.get("label") for answer in saved] == ["trade/shipping", "arts/music", None]
     assert live.complaints == []

@@ -227,7 +227,7 @@ def test_map_shows_every_document_with_a_name_and_a_shape(shown, artefacts):
     page = shown.page
     shown.go("#view=map")
     legend = page.locator("#legend li").all_text_contents()
-    assert sum(int(re.search(r"(\d+)$", one)[1]) for one in legend) == 280
+    assert sum(int(re.search(r"(\d+)$", entry)[1]) for entry in legend) == 280
     shapes = page.locator("#legend .glyph").all_text_contents()
     assert len(set(shapes)) == len(legend) == 4  # told apart without colour
     colours = page.locator("#legend .glyph").evaluate_all(
@@ -458,7 +458,7 @@ def test_what_is_rare_is_drawn(shown):
     shown.does(lambda: click(page, "first"))
     # No row is folded: 300 children scroll, and only the visible ones are drawn.
     assert page.locator(".slice").count() < 150
-    assert min(one.bounding_box()["height"] for one in page.locator(".slice .fill").all()) > 12
+    assert min(entry.bounding_box()["height"] for entry in page.locator(".slice .fill").all()) > 12
     page.evaluate("document.querySelector('#tree').scrollTop = 1e6")
     sector(page, "first/299").wait_for()
     shown.does(lambda: click(page, "first/299"))
