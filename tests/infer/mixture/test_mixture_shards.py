@@ -124,6 +124,8 @@ def test_rows_weights_and_settings_identify_a_run(X):
         WeightedRows(rows.X[:-1], rows.weight[:-1]),
     ]
     assert len({fingerprint_rows(each) for each in (rows, *others)}) == 4
+    assert VMFMixture(4)._settings() != VMFMixture(4, concentration="own")._settings()
+    assert VMFMixture(4)._settings() == VMFMixture(4, n_jobs=2, verbose=1)._settings()
 
 
 def test_options_that_need_all_rows_in_one_process_are_refused(X):

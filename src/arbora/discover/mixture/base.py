@@ -325,13 +325,17 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         """Return the number of runs: given labels or means are one start."""
         return self.n_init if isinstance(self.init, str) else 1
 
+    def _settings(self) -> tuple[str, dict[str, Any]]:
+        """Return what distinguishes this fit from other fits of the same rows."""
+        params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
+        return type(self).__name__, params
+
     def _solve(
         self, rows: WeightedRows, init: Init, n_components: int, search: Search, engine: Engine
     ) -> MixtureFit:
         """Return the best of several runs, in parallel; a single run may use the engine in its E-steps."""
         model, schedule = self._model(rows), search.schedule
         n_init = search.n_init if isinstance(init, str) else 1
-        settings = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
 
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([schedule.seed, start])
@@ -341,7 +345,7 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
                 seeded = schedule._replace(seed=schedule.seed + start)
                 return run(model, placed, params, seeded, engine, progress)
 
-        with place_rows(rows, schedule, n_components, engine, (type(self).__name__, settings)) as placed:
+        with place_rows(rows, schedule, n_components, engine, self._settings()) as placed:
             # Rows on remote workers serve one start after the other.
             return best_of(fit, n_init, engine if placed.remote is None else SerialEngine())
 
