@@ -40,7 +40,7 @@ def test_gradient_by_differences(n_components):
 def test_blocks_of_rows_do_not_matter(monkeypatch):
     inputs, flat = problem(), np.random.default_rng(2).normal(size=8)
     whole = inputs.value_and_gradient(flat)
-    monkeypatch.setattr("arbora.expand.components._ENTRIES_AT_ONCE", 40)
+    monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 40)
     parts = inputs.value_and_gradient(flat)
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9, atol=1e-12)

@@ -121,7 +121,7 @@ def test_blocks_do_not_change_distances(data, monkeypatch):
     for classifier in (None, KNeighborsClassifier(15)):
         model = FisherMetric(classifier).fit(X, y)
         whole = model.pairwise_distances(X[:15], X[:11])
-        monkeypatch.setattr("arbora.expand.fisher_metric._ENTRIES_AT_ONCE", 30)
+        monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 30)
         np.testing.assert_allclose(model.pairwise_distances(X[:15], X[:11]), whole, rtol=1e-9, atol=1e-9)
         monkeypatch.undo()
 

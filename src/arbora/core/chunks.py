@@ -15,7 +15,7 @@ import numpy as np
 from arbora.arrays import Matrix
 
 CHUNK_ROWS = 2048  # rows of a task: enough to hide the cost of a task, few enough to stay in the cache
-CHUNK_ENTRIES = 1 << 22  # numbers that are in memory at a time: 32 MiB in double precision
+CHUNK_ENTRIES = 1 << 20  # numbers of a temporary array: 8 MiB in double precision; larger ones were slower
 
 
 def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
@@ -74,7 +74,7 @@ def split_entries(n: int, width: int) -> list[slice]:
 
     Examples
     --------
-    >>> len(split_entries(10, 1 << 21))
+    >>> len(split_entries(10, 1 << 19))
     5
     """
     return split(n, size=max(1, CHUNK_ENTRIES // max(1, width)), even=False)

@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.chunks import split
+from arbora.core.chunks import split_entries
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import (
@@ -45,7 +45,6 @@ from arbora.expand.transforms.within_class import whitening
 _UNEXPLAINED = 0.01
 _SHRINKAGE = 0.1  # of the within-group covariance
 _SCALES = (0.5, 1.0, 2.0, 4.0)  # of the start, in units of the within-group deviation
-_ENTRIES_AT_ONCE = 1 << 20
 _FAR = 1e30  # squared distance of a row from itself as a reference
 
 
@@ -65,7 +64,7 @@ class ComponentsProblem(NamedTuple):
         R, labels = self.X[self.references], self.codes[self.references]
         B, value = np.zeros((A.shape[1],) * 2), 0.0
         of_reference, RA = np.zeros(len(R)), R @ A.T
-        for rows in split(len(self.X), size=max(1, _ENTRIES_AT_ONCE // len(R))):
+        for rows in split_entries(len(self.X), len(R)):
             X = self.X[rows]
             XA = X @ A.T
             S = 2 * XA @ RA.T - np.sum(XA**2, axis=1)[:, None] - np.sum(RA**2, axis=1)

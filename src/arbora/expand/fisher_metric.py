@@ -40,12 +40,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Matrix
 from arbora.classify import MultinomialLogistic
-from arbora.core.chunks import require_memory, split
+from arbora.core import chunks
+from arbora.core.chunks import require_memory, split, split_entries
 from arbora.core.estimator import RowEstimator, all_or_nothing, require_y
 from arbora.core.validation import check_features
 from arbora.expand.groups import read_groups
 
-_ENTRIES_AT_ONCE = 1 << 20  # numbers in a block of pairs
 _STEP = 1e-4  # of finite differences: share of a feature's deviation, or of a segment
 _SHORT = 1e-2  # length of a line below which products of matrices lose digits
 _RULES = ("chord", "tangent")
@@ -114,7 +114,7 @@ def all_chords(start: Matrix, end: Matrix, n_points: int) -> Matrix:
             total += np.sqrt(8 * np.maximum(1 - cosine, 0.0))
             near_left, near_right, norm_before = left, right, norm
     rows, columns = np.nonzero(~(total > _SHORT))  # also where all products underflow
-    for pairs in split(len(rows), size=max(1, _ENTRIES_AT_ONCE // start.shape[1])):
+    for pairs in split_entries(len(rows), start.shape[1]):
         i, j = rows[pairs], columns[pairs]
         total[i, j] = pair_chords(start[i], end[j], n_points)
     return total
@@ -319,8 +319,8 @@ class FisherMetric(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMix
         of_scores = all_chords if rule == "chord" else all_tangents
         distances = np.empty((X.shape[0], Y.shape[0]))
         width = max(start.shape[1], len(self.classes_))
-        for right in split(len(end), size=max(1, _ENTRIES_AT_ONCE // width)):
-            n_left = max(1, _ENTRIES_AT_ONCE // (width * (right.stop - right.start)))
+        for right in split_entries(len(end), width):
+            n_left = max(1, chunks.CHUNK_ENTRIES // (width * (right.stop - right.start)))
             for left in split(len(start), size=n_left):
                 lines = start[left], end[right], int(n_points)
                 distances[left, right] = of_scores(*lines) if linear else self._line_lengths(*lines, rule)

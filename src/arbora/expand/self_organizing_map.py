@@ -32,14 +32,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.arrays import Ints, Matrix
-from arbora.core.chunks import require_memory, split
+from arbora.core.chunks import require_memory, split_entries
 from arbora.core.estimator import RowEstimator, all_or_nothing
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_features
 from arbora.expand.groups import UNLABELLED, Groups, read_groups
 
 Measure = Callable[[Matrix, Matrix], Matrix]
-_ENTRIES_AT_ONCE = 1 << 21
 
 
 def grid_positions(shape: tuple[int, int], grid: str) -> Matrix:
@@ -83,7 +82,7 @@ def plane_start(X: Matrix, positions: Matrix) -> Matrix:
 def nearest_units(X: Matrix, weights: Matrix, measure: Measure, n: int = 1) -> tuple[Matrix, Matrix]:
     """Return the n nearest units of each row (n_rows, n), nearest first, and the distance of the nearest."""
     units, distance = np.empty((len(X), n), np.int64), np.empty(len(X))
-    for rows in split(len(X), size=max(1, _ENTRIES_AT_ONCE // len(weights))):
+    for rows in split_entries(len(X), len(weights)):
         D = measure(X[rows], weights)
         for place in range(n):
             units[rows, place] = D.argmin(axis=1)

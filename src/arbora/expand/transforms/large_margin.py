@@ -38,7 +38,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import TINY, Ints, Matrix
-from arbora.core.chunks import split
+from arbora.core.chunks import split_entries
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.transforms.base import (
     Labelled,
@@ -57,7 +57,6 @@ _MAX_WIDTH, _SHRINK = 0.5, 0.25  # width of the smoothed hinge, and its factor w
 _SMALL_PART = 2.0  # gap over its part by smoothing, below which smoothing matters
 _SINGULAR = 1e-8  # smallest eigenvalue of C over its largest one
 _NEGLIGIBLE = 1e-9  # objective over that at the start, at which the optimum counts as 0
-_ENTRIES_AT_ONCE = 2_000_000  # of the distances of a search
 
 
 class Pairs(NamedTuple):
@@ -98,7 +97,7 @@ def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[
     q = np.einsum("np,np->n", Y, Z)
     most, capped = max(_MIN_IMPOSTORS, _MAX_PAIRS // max(n, 1)), False
     left, right = [], []
-    for rows in split(n, size=max(1, _ENTRIES_AT_ONCE // n)):
+    for rows in split_entries(n, n):
         D = Y[rows] @ Z.T
         D *= -2
         D += q
