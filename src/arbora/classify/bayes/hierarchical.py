@@ -31,6 +31,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.bayes.map import (
+    MapPosterior,
     ScoreVariances,
     ancestors,
     fit_partial_map,
@@ -125,17 +126,15 @@ def state_problem(
 # --- Find the posterior of a tree of classes, by variational inference or by partial MAP --------------------
 
 
-class TreeWeights(NamedTuple):
+class PosteriorFit(NamedTuple):
     """Posterior of the weights of all nodes and of the precisions, and how it was reached."""
 
-    mean: Matrix | None  # (n_nodes, n_weights), the bias last; None if `sparse` has the weights
-    marginals: Marginals | None
+    weights: MapPosterior
     gammas: Gammas
     lower_bounds: Array | None  # variational inference only
     trace: Trace
     change: float  # relative change in the last iteration
     converged: bool
-    sparse: SparseTree | None = None
 
 
 def find_posterior(
@@ -147,21 +146,17 @@ def find_posterior(
     max_iter: int,
     prune_below: float | None = None,
     progress: Progress,
-) -> TreeWeights:
+) -> PosteriorFit:
     """Find the posterior of weights and precisions by variational inference or by partial MAP."""
-    if inference == "variational":
-        fit = fit_tree(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
-        mean, _, covariance, gammas = fit.posterior
-        marginals = fit.marginals._replace(given_parent=covariance)
-        return TreeWeights(mean, marginals, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
-    modes = fit_partial_map(
-        problem, engine, tol=tol, max_iter=max_iter, prune_below=prune_below, progress=progress
-    )
-    weights = modes.posterior
-    return TreeWeights(
-        weights.mean, weights.marginals, modes.gammas, None, modes.trace, modes.change, modes.converged,
-        weights.sparse,
-    )  # fmt: skip
+    if inference == "map":
+        modes = fit_partial_map(
+            problem, engine, tol=tol, max_iter=max_iter, prune_below=prune_below, progress=progress
+        )
+        return PosteriorFit(modes.posterior, modes.gammas, None, *modes[2:])
+    fit = fit_tree(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
+    mean, _, covariance, gammas = fit.posterior
+    weights = MapPosterior(mean, fit.marginals._replace(given_parent=covariance))
+    return PosteriorFit(weights, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
 
 
 def expected_precisions(problem: TreeProblem, gammas: Gammas) -> Array:
@@ -198,42 +193,37 @@ class SparseNodes(NamedTuple):
     variance_reductions: sp.csr_array
 
 
+# Attributes that depend on the parameters of a fit.
+_OPTIONAL = {f"{name}_" for name in (*DenseNodes._fields, *SparseNodes._fields, "lower_bounds")}
+
+
 def dense_nodes(mean: Matrix, marginals: Marginals, n_features: int) -> DenseNodes:
     """Separate the biases, if there are any, from the weights; standard deviations from variances."""
-    std, biases = np.sqrt(marginals.variance), slice(n_features, n_features + 1)
-    has_bias = mean.shape[1] > n_features
-    none = np.zeros(len(mean))
-    return DenseNodes(
-        np.ascontiguousarray(mean[:, :n_features]),
-        mean[:, biases].ravel() if has_bias else none,
-        std[:, :n_features],
-        std[:, biases].ravel() if has_bias else none.copy(),
-        None if marginals.covariance is None else marginals.given_parent,
-        marginals.covariance,
-        marginals.contrast,
-    )
+    std, has_bias = np.sqrt(marginals.variance), mean.shape[1] > n_features
+    bias, bias_std = (values[:, n_features] if has_bias else np.zeros(len(mean)) for values in (mean, std))
+    coef, given_parent = np.ascontiguousarray(mean[:, :n_features]), marginals.given_parent
+    covariances = None if marginals.covariance is None else given_parent, marginals.covariance
+    return DenseNodes(coef, bias, std[:, :n_features], bias_std, *covariances, marginals.contrast)
 
 
-def sparse_nodes(tree: SparseTree, parent: Ints, leaves: Ints) -> SparseNodes:
+def sparse_nodes(sparse: SparseTree, tree: Tree) -> SparseNodes:
     """Sum the biases along the paths; `sharing` marks the nodes at or above each class."""
-    above = ancestors(parent, np.arange(len(parent)))
+    above = ancestors(tree.parent, np.arange(tree.n_nodes))
+    differences = sp.csc_array(sparse.differences)
+    sharing = sp.csc_array(above[tree.leaves].T, dtype=differences.dtype)
+    bias_std = np.sqrt(sparse.bias_variance)
     return SparseNodes(
-        sp.csc_array(tree.differences),
-        sp.csc_array(above[leaves].T, dtype=tree.differences.dtype),
-        above @ tree.bias,
-        np.sqrt(tree.bias_variance),
-        tree.variance,
-        tree.reductions,
+        differences, sharing, above @ sparse.bias, bias_std, sparse.variance, sparse.reductions
     )
 
 
-def weights_of_tree(posterior: TreeWeights, tree: Tree, n_features: int) -> DenseNodes | SparseNodes:
+def weights_of_tree(weights: MapPosterior, tree: Tree, n_features: int) -> DenseNodes | SparseNodes:
     """Return the weights of all nodes, dense or as sparse differences."""
-    if posterior.sparse is not None:
-        return sparse_nodes(posterior.sparse, tree.parent, tree.leaves)
-    assert posterior.mean is not None
-    assert posterior.marginals is not None
-    return dense_nodes(posterior.mean, posterior.marginals, n_features)
+    if weights.sparse is not None:
+        return sparse_nodes(weights.sparse, tree)
+    assert weights.mean is not None
+    assert weights.marginals is not None
+    return dense_nodes(weights.mean, weights.marginals, n_features)
 
 
 # --- Reports on the nodes of a fitted hierarchical Bayesian model -------------------------------------------
@@ -333,10 +323,6 @@ def summarise_nodes(
 
 
 _DEFAULT_TOL = {"variational": 1e-4, "map": 1e-2}
-_OPTIONAL = (
-    "coef_covariance_", "lower_bounds_", "marginal_covariance_", "difference_covariance_", "node_coef_",
-    "node_coef_std_", "differences_", "sharing_", "node_variances_", "variance_reductions_",
-)  # fmt: skip
 
 
 class HierarchicalBayesClassifier(RowEstimator, NodePredictor, ClassifierMixin, BaseEstimator):
@@ -545,7 +531,7 @@ class HierarchicalBayesClassifier(RowEstimator, NodePredictor, ClassifierMixin, 
                     problem, self.inference, engine, tol=tol, max_iter=self.max_iter,
                     prune_below=self.prune_below, progress=progress,
                 )  # fmt: skip
-            nodes = weights_of_tree(posterior, tree, X.shape[1])
+            nodes = weights_of_tree(posterior.weights, tree, X.shape[1])
             self._remember_targets(targets)
             for name in _OPTIONAL:  # of an earlier fit with other parameters
                 self.__dict__.pop(name, None)
