@@ -273,7 +273,7 @@ def test_choice_of_newton_depends_on_sizes():
     assert suits_newton(rows, 5, "logistic")
     assert not suits_newton(rows, newton.MAX_CLASSES + 1, "logistic")
     assert not suits_newton(prepare_rows(sp.csr_array(np.ones((1001, 1001)))), 5, "logistic")
-    assert not suits_newton(rows._replace(norm2=np.empty(newton.MAX_NUMBERS // 8 + 1)), 5, "logistic")
+    assert not suits_newton(rows._replace(n_samples=newton.MAX_NUMBERS // 8 + 1), 5, "logistic")
     assert not suits_newton(rows._replace(dense=False), 5, "logistic")
     assert not suits_newton(prepare_rows(sp.csr_array(np.ones((3, 4)))), 5, "logistic")
     assert not suits_newton(rows, 5, "squared_hinge")
