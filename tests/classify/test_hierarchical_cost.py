@@ -93,7 +93,7 @@ def assembled(hierarchy, nodes, cost, base=1.25, step=3):
     ]
     costs = np.hstack([block.other for block in blocks])
     assert (np.diag(costs) == 0).all()
-    np.fill_diagonal(costs, np.concatenate([block.own for block in blocks]))
+    np.fill_diagonal(costs, np.concatenate([block.positive for block in blocks]))
     return costs
 
 
@@ -172,11 +172,11 @@ def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one(at_a_ti
     for row, labels in enumerate(np.split(positives.indices, positives.indptr[1:-1])):
         for column, label in enumerate(range(1, 5)):
             alone = label in labels or not len(labels)
-            expected = costs.own[column] if alone else costs.other[labels, column].min()
+            expected = costs.positive[column] if alone else costs.other[labels, column].min()
             assert found[row, column] == expected
     assert pair_costs(positives, costs, np.float32).dtype == np.float32
     empty = pair_costs(sp.csr_array((2, 6)), costs)
-    np.testing.assert_array_equal(empty, [costs.own, costs.own])
+    np.testing.assert_array_equal(empty, [costs.positive, costs.positive])
 
 
 def test_imbalance_by_the_formula():

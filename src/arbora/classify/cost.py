@@ -62,7 +62,7 @@ _CHUNK_ROWS = 1 << 12  # documents whose labels' costs are laid out at a time
 class BlockCosts(NamedTuple):
     """Costs in the problems of a block of classes."""
 
-    own: Array  # (n_block,): of a document of the class itself
+    positive: Array  # (n_block,): of a document of the class itself
     other: Array  # (n_classes, n_block): of a document of each class; 0 for the class itself
 
 
@@ -116,21 +116,21 @@ def block_costs(
     >>> from arbora.structure import Hierarchy
     >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
     >>> block_costs(h, np.array([2, 3, 4]), slice(0, 2), "tree", 1.25)
-    BlockCosts(own=array([3., 3.]), other=array([[0., 3.],
+    BlockCosts(positive=array([3., 3.]), other=array([[0., 3.],
            [3., 0.],
            [3., 2.]]))
     """
     block = class_nodes[columns]
     if cost == "common_ancestors":
         ancestors = proper_ancestors(hierarchy, block).toarray()
-        own = ancestors.sum(axis=1) + 1
-        other = own - proper_ancestors(hierarchy, class_nodes) @ ancestors.T
+        positive = ancestors.sum(axis=1) + 1
+        other = positive - proper_ancestors(hierarchy, class_nodes) @ ancestors.T
     else:
         distance = hierarchy.distance_ids(class_nodes[:, None], block).astype(np.float64)
         other = distance if cost == "tree" else base**distance
-        own = other.max(axis=0)
+        positive = other.max(axis=0)
     other[class_nodes[:, None] == block] = 0
-    return BlockCosts(own, other)
+    return BlockCosts(positive, other)
 
 
 def smallest_of_labels(positives: sp.csr_array, values: Matrix, empty: float) -> Matrix:
@@ -173,12 +173,12 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
     array([4., 2., 4., 4.])
     """
     n_samples = positives.shape[0]
-    pairs = np.empty((n_samples, len(costs.own)), dtype)
-    own, other = costs.own.astype(dtype), costs.other.astype(dtype)
+    pairs = np.empty((n_samples, len(costs.positive)), dtype)
+    positive, other = costs.positive.astype(dtype), costs.other.astype(dtype)
     for first in range(0, n_samples, _CHUNK_ROWS):
         rows = slice(first, first + _CHUNK_ROWS)
         nearest = smallest_of_labels(positives[rows], other, empty=0)
-        pairs[rows] = np.where(nearest == 0, own, nearest)
+        pairs[rows] = np.where(nearest == 0, positive, nearest)
     return pairs
 
 
@@ -361,7 +361,7 @@ class HierarchicalCostClassifier(LinearPredictor, ClassifierMixin, BaseEstimator
             return block_costs(rooted, targets.class_nodes, columns, scheme, self.base)
 
         if len(targets.classes) == 2 and not targets.multilabel:  # they share one classifier
-            row_cost = row_cost * (training.positives @ costs(slice(None)).own)
+            row_cost = row_cost * (training.positives @ costs(slice(None)).positive)
             return share_classifier(training._replace(row_cost=row_cost))
 
         def pair_weight(positives: sp.csr_array, columns: slice) -> Matrix:
