@@ -114,8 +114,8 @@ def test_the_cost_does_not_depend_on_threads_or_weightless_rows():
     alone = RecursiveSVC(random_state=0, n_jobs=1).fit(X, y)
     assert RecursiveSVC(random_state=0, n_jobs=2).fit(X, y).C_ == alone.C_
     weight = np.append(np.ones(400), np.zeros(50))
-    more = np.vstack([X, 100 + np.zeros((50, X.shape[1]))]), np.append(y, np.zeros(50, int))
-    assert RecursiveSVC(random_state=0).fit(*more, weight).C_ == alone.C_
+    options = np.vstack([X, 100 + np.zeros((50, X.shape[1]))]), np.append(y, np.zeros(50, int))
+    assert RecursiveSVC(random_state=0).fit(*options, weight).C_ == alone.C_
 
 
 def test_the_coupling_is_searched_at_the_cost_of_the_rule():
@@ -185,8 +185,8 @@ def told(rule, factors, losses, monkeypatch, loss="squared_hinge", n_jobs=1):
 def test_the_search_follows_what_the_scores_tell(losses, chosen, n_jobs, monkeypatch):
     X, _ = blobs(300)
     rule = 1 / mean_squared_norm(sp.csr_array(X), np.ones(300))
-    found = told(rule, [0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0], losses, monkeypatch, n_jobs=n_jobs)
-    assert found == pytest.approx(chosen, rel=1e-4)
+    result = told(rule, [0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0], losses, monkeypatch, n_jobs=n_jobs)
+    assert result == pytest.approx(chosen, rel=1e-4)
 
 
 @pytest.mark.parametrize(("loss", "chosen"), [("squared_hinge", 30.0), ("hinge", 30.0), ("logistic", 100.0)])
@@ -216,8 +216,8 @@ def logistic_unit(y, X, weight=None):
 def test_the_logistic_search_starts_higher_if_labels_are_one_dimensional(n_classes):
     """Not if they are lists or an indicator, even with one label in every row."""
     X, y = blobs(300, n_classes=n_classes)
-    many, one = UNITS["logistic"], UNITS["logistic"] * ONE_LABEL["logistic"]
-    assert logistic_unit(y, X) == pytest.approx(one)
+    many, first = UNITS["logistic"], UNITS["logistic"] * ONE_LABEL["logistic"]
+    assert logistic_unit(y, X) == pytest.approx(first)
     assert logistic_unit([[f"c{label}"] for label in y], X) == pytest.approx(many)
     assert logistic_unit(np.eye(n_classes, dtype=int)[y], X) == pytest.approx(many)
 

@@ -54,8 +54,8 @@ def test_the_sigmoid_is_recovered(scale, shift):
 
 @pytest.mark.parametrize("best", [1e-4, 0.7, 3e4])
 def test_the_scale_is_found_over_many_orders(best):
-    found = fit_scale(lambda scale: -((np.log(scale) - np.log(best)) ** 2)).scale
-    assert found == pytest.approx(best, rel=1e-4)
+    result = fit_scale(lambda scale: -((np.log(scale) - np.log(best)) ** 2)).scale
+    assert result == pytest.approx(best, rel=1e-4)
 
 
 def test_separable_scores_keep_probabilities_inside():
@@ -110,11 +110,11 @@ def test_weights_of_rows_are_rows_given_again_but_for_the_smoothing():
     assert weighted == pytest.approx(fit_softmax_scale(scores, codes, 1e-6 * times).scale, rel=1e-9)
     positive = rng.random(scores.shape) < expit(3 * scores - 1)
     wide = np.repeat(times[:, None], 3, axis=1)
-    found = fit_sigmoid(scores, positive, wide.astype(float))
-    np.testing.assert_allclose(found, fit_sigmoid(scores[again], positive[again]), rtol=1e-2)
+    result = fit_sigmoid(scores, positive, wide.astype(float))
+    np.testing.assert_allclose(result, fit_sigmoid(scores[again], positive[again]), rtol=1e-2)
     counts = times > 0
     np.testing.assert_allclose(
-        found, fit_sigmoid(scores[counts], positive[counts], wide[counts].astype(float)), rtol=1e-9
+        result, fit_sigmoid(scores[counts], positive[counts], wide[counts].astype(float)), rtol=1e-9
     )
 
 
@@ -127,13 +127,13 @@ def test_rows_of_weight_zero_are_not_held_out(estimator, n_classes):
     weight = np.where(rng.random(60) < 0.4, 0.0, rng.random(60) + 0.5)
     model = estimator(random_state=0)
     among = model.fit(X, y, sample_weight=weight)
-    found = among.calibration_, among.predict_proba(X)
-    kept = weight > 0
-    model.fit(X[kept], y[kept], sample_weight=weight[kept])
-    np.testing.assert_allclose(found[0], model.calibration_, rtol=1e-9)
-    np.testing.assert_allclose(found[1], model.predict_proba(X), rtol=1e-6)
-    model.fit(X[kept], y[kept])
-    assert found[0][0] != pytest.approx(model.calibration_[0], rel=1e-6)
+    result = among.calibration_, among.predict_proba(X)
+    ids = weight > 0
+    model.fit(X[ids], y[ids], sample_weight=weight[ids])
+    np.testing.assert_allclose(result[0], model.calibration_, rtol=1e-9)
+    np.testing.assert_allclose(result[1], model.predict_proba(X), rtol=1e-6)
+    model.fit(X[ids], y[ids])
+    assert result[0][0] != pytest.approx(model.calibration_[0], rel=1e-6)
 
 
 def training(n_samples, seed=0):
@@ -207,8 +207,8 @@ def calibration_error(confidence, right, n_bins=10):
 
 def simulated(n_samples, seed, spread=1.5, n_features=30):
     rng = np.random.default_rng(seed)
-    group, own = np.random.default_rng(7).normal(size=(2, 6, n_features)) / np.sqrt(n_features) * 3
-    centres = group[np.arange(6) // 3] + own
+    group, part = np.random.default_rng(7).normal(size=(2, 6, n_features)) / np.sqrt(n_features) * 3
+    centres = group[np.arange(6) // 3] + part
     y = rng.integers(6, size=n_samples)
     return centres[y] + spread * rng.normal(size=(n_samples, n_features)), y
 
@@ -291,10 +291,10 @@ def test_the_scale_of_top_down_choices_is_that_of_the_true_paths():
     def slow(log_scale):
         total = 0.0
         for row, node in choices:
-            own = [i for i, (parent, _) in enumerate(edges) if parent == node]
-            taken = [edges[i][1] in (*paths[y[rows[row]]], y[rows[row]]) for i in own]
-            target = np.where(taken, 1 - 1 / (len(choices) + 2), 1 / (len(choices) + 2) / (len(own) - 1))
-            total += target @ np.log(softmax(np.exp(log_scale) * scores[row, own]))
+            part = [i for i, (parent, _) in enumerate(edges) if parent == node]
+            taken = [edges[i][1] in (*paths[y[rows[row]]], y[rows[row]]) for i in part]
+            target = np.where(taken, 1 - 1 / (len(choices) + 2), 1 / (len(choices) + 2) / (len(part) - 1))
+            total += target @ np.log(softmax(np.exp(log_scale) * scores[row, part]))
         return -total
 
     best = minimize_scalar(slow, bounds=(-5, 5), method="bounded", options={"xatol": 1e-6})
@@ -324,9 +324,9 @@ def test_normalized_sigmoids_are_recovered_and_include_the_softmax(scale, shift)
     assert fitted.scale == pytest.approx(scale, rel=0.06)
     if shift > -20.0:
         assert fitted.shift == pytest.approx(shift, abs=0.3)
-    found = np.log(class_probabilities(scores, fitted, multilabel=False))
+    result = np.log(class_probabilities(scores, fitted, multilabel=False))
     rows = np.arange(len(codes))
-    assert found[rows, codes].mean() >= log_p[rows, codes].mean() - 1e-4
+    assert result[rows, codes].mean() >= log_p[rows, codes].mean() - 1e-4
 
 
 def test_one_extreme_row_does_not_give_sigmoids_that_are_worse_than_a_softmax():
@@ -336,8 +336,8 @@ def test_one_extreme_row_does_not_give_sigmoids_that_are_worse_than_a_softmax():
     scores[0, codes[0]] = -500.0
     fitted, plain = fit_normalized_sigmoid(scores, codes), fit_softmax_scale(scores, codes)
     losses = [
-        -np.log(np.maximum(class_probabilities(scores, one, False)[np.arange(400), codes], 1e-300)).mean()
-        for one in (fitted, plain)
+        -np.log(np.maximum(class_probabilities(scores, first, False)[np.arange(400), codes], 1e-300)).mean()
+        for first in (fitted, plain)
     ]
     assert losses[0] <= losses[1] + 1e-3
 

@@ -36,9 +36,9 @@ def problem():
 X, Y = problem()
 
 
-def make(estimator, params, **more):
+def make(estimator, params, **options):
     # A given cost: the search of "auto" trains blocks of its own, which are not saved.
-    return estimator(**{"C": 1.0, "calibration": None, "random_state": 0, **params, **more})
+    return estimator(**{"C": 1.0, "calibration": None, "random_state": 0, **params, **options})
 
 
 def fit(model, folder, X=X, y=Y, sample_weight=None):
@@ -103,12 +103,12 @@ def test_an_error_in_a_thread_loses_nothing(estimator, params, n_pieces, tmp_pat
         counting(patch, 2, RuntimeError("the machine is on fire"))
         with pytest.raises(RuntimeError, match="on fire"):
             fit(make(estimator, params, n_jobs=2), folder)
-    kept = len(list(folder.glob("*.piece")))
-    assert kept >= 1
+    ids = len(list(folder.glob("*.piece")))
+    assert ids >= 1
     with monkeypatch.context() as patch:
         trained = counting(patch)
         resumed = fit(make(estimator, params, n_jobs=2), folder)
-    assert len(trained) == n_pieces - kept
+    assert len(trained) == n_pieces - ids
     assert_same(resumed, make(estimator, params).fit(X, Y))
 
 

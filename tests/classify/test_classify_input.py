@@ -28,9 +28,9 @@ EXACT = {"tol": 1e-7, "calibration": None, "random_state": 0, "max_iter": 10_000
 def problem(n_samples=80, density=0.4):
     rng = np.random.default_rng(0)
     y = np.array(["a1", "a2", "b1", "b2"], dtype=object)[np.arange(n_samples) % 4]
-    kept = np.arange(n_samples)[:, None] % 4 == np.arange(10) % 4  # words of the class, which it always has
-    X = 1 + rng.poisson(1, size=(n_samples, 10)) + 2 * kept
-    return (X * (kept | (rng.random(X.shape) < density))).astype(float), y
+    ids = np.arange(n_samples)[:, None] % 4 == np.arange(10) % 4  # words of the class, which it always has
+    X = 1 + rng.poisson(1, size=(n_samples, 10)) + 2 * ids
+    return (X * (ids | (rng.random(X.shape) < density))).astype(float), y
 
 
 X, Y = problem()
@@ -99,18 +99,20 @@ FORMS = {
 def test_the_form_of_the_features_does_not_matter(estimator, form, density, tmp_path):
     features, y = problem(density=density)
     reference = estimator(structure=TREE, **EXACT).fit(features, y)
-    given = form(features, tmp_path)
+    params = form(features, tmp_path)
     before = (
-        [part.copy() for part in (given.data, given.indices, given.indptr)]
-        if hasattr(given, "indptr")
+        [part.copy() for part in (params.data, params.indices, params.indptr)]
+        if hasattr(params, "indptr")
         else []
     )
-    model = estimator(structure=TREE, **EXACT).fit(given, y)
+    model = estimator(structure=TREE, **EXACT).fit(params, y)
     np.testing.assert_allclose(
-        model.decision_function(given), reference.decision_function(features), atol=2e-3
+        model.decision_function(params), reference.decision_function(features), atol=2e-3
     )
-    np.testing.assert_array_equal(model.predict(given), reference.predict(features))
-    for part, old in zip((given.data, given.indices, given.indptr) if before else (), before, strict=False):
+    np.testing.assert_array_equal(model.predict(params), reference.predict(features))
+    for part, old in zip(
+        (params.data, params.indices, params.indptr) if before else (), before, strict=False
+    ):
         np.testing.assert_array_equal(part, old)  # the user's arrays are not ours to sort
 
 
@@ -118,11 +120,11 @@ def test_the_form_of_the_features_does_not_matter(estimator, form, density, tmp_
 def test_as_csr_is_the_same_matrix(density):
     rng = np.random.default_rng(0)
     dense = rng.normal(size=(7, 5)) * (rng.random((7, 5)) < density)
-    for given in (dense, dense[::-1][::-1], sp.csc_array(dense), with_split_entries(dense, None)):
-        found = as_csr(given)
-        assert found.format == "csr"
-        assert found.has_canonical_format
-        np.testing.assert_allclose(found.toarray(), dense)
+    for params in (dense, dense[::-1][::-1], sp.csc_array(dense), with_split_entries(dense, None)):
+        result = as_csr(params)
+        assert result.format == "csr"
+        assert result.has_canonical_format
+        np.testing.assert_allclose(result.toarray(), dense)
 
 
 @pytest.mark.parametrize("n_classes", [1, 31, 32, 33, 64, 65, 1000])
@@ -305,10 +307,10 @@ def fit_and_score(estimator, n_jobs):
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_threads_inside_joblib(estimator, backend):
     expected = fit_and_score(estimator, 1)
-    found = joblib.Parallel(n_jobs=2, backend=backend)(
+    result = joblib.Parallel(n_jobs=2, backend=backend)(
         joblib.delayed(fit_and_score)(estimator, 2) for _ in range(2)
     )
-    for scores in found:
+    for scores in result:
         np.testing.assert_array_equal(scores, expected)
 
 

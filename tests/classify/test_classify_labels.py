@@ -49,10 +49,10 @@ X = rows(CODES)
 def test_one_label_a_row(estimator, names, box):
     y = names[CODES]
     model = estimator(random_state=0).fit(X, box(y))
-    found = model.predict(X)
-    assert isinstance(found, np.ndarray)
-    assert found.dtype.kind == np.asarray(box(y)).dtype.kind
-    np.testing.assert_array_equal(found, y)
+    result = model.predict(X)
+    assert isinstance(result, np.ndarray)
+    assert result.dtype.kind == np.asarray(box(y)).dtype.kind
+    np.testing.assert_array_equal(result, y)
     np.testing.assert_array_equal(model.classes_, np.unique(names))
     assert model.predict_path(X) == [[label] for label in y.tolist()]
     assert model.predict_proba(X).shape == (N, 3)
@@ -141,9 +141,9 @@ def test_indicators(estimator, with_structure, form, dtype):
     Y[CODES == 1, 0] = 1
     structure = Hierarchy.from_edges([(1, 3), (1, 2), (0, 1)], nodes=range(4)) if with_structure else None
     model = estimator(random_state=0, structure=structure).fit(X, form(Y.astype(dtype)))
-    found = model.predict(X)
-    assert sp.issparse(found) == sp.issparse(form(Y))
-    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, Y)
+    result = model.predict(X)
+    assert sp.issparse(result) == sp.issparse(form(Y))
+    np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result, Y)
     assert model.predict_node_proba(X).shape == (N, 4)
     assert len(model.classes_) == (2 if with_structure else 4)
 
@@ -229,8 +229,8 @@ def test_structures(estimator, structure, names, multilabel):
     y = [names[code] for code in codes]
     truth = [[label] for label in y] if multilabel else y
     model = estimator(C=10.0, structure=structure, random_state=0).fit(features, truth)
-    found = model.predict(features)
-    assert (found if multilabel else found.tolist()) == truth
+    result = model.predict(features)
+    assert (result if multilabel else result.tolist()) == truth
     assert set(model.classes_.tolist()) == set(names)
     np.testing.assert_array_equal(model.nodes_, structure.names)
     paths = model.predict_path(features)

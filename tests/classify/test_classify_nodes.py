@@ -87,9 +87,9 @@ def slow_choose(routes, scores, node):
 def slow_conditional(routes, scores):
     edges, out = edge_of(routes), np.empty(routes.n_edges)
     for node in range(routes.n_nodes):
-        own = [edges[node, child] for child in children_of(routes, node)]
-        if own:
-            out[own] = softmax(scores[own])
+        part = [edges[node, child] for child in children_of(routes, node)]
+        if part:
+            out[part] = softmax(scores[part])
     return out
 
 
@@ -101,15 +101,15 @@ def test_decisions_follow_the_slow_references(case):
     root = int(routes.root_ids[0])
     conditional = np.exp(decisions.log_conditional(scores))
     reach, weakest, chosen = decisions.reach(conditional), decisions.weakest(scores), decisions.choose(scores)
-    for row, own in enumerate(scores):
-        expected = slow_conditional(routes, own)
+    for row, part in enumerate(scores):
+        expected = slow_conditional(routes, part)
         np.testing.assert_allclose(conditional[row], expected, atol=1e-12)
-        assert chosen[row] == slow_choose(routes, own, root)
+        assert chosen[row] == slow_choose(routes, part, root)
         for node in range(routes.n_nodes):
             ways = slow_paths(routes, node)
             flows = [np.prod(expected[way]) for way in ways]
             assert reach[row, node] == pytest.approx(sum(flows), abs=1e-12)
-            assert weakest[row, node] == max(min([np.inf, *own[way]]) for way in ways)
+            assert weakest[row, node] == max(min([np.inf, *part[way]]) for way in ways)
     np.testing.assert_allclose(reach[:, routes.is_leaf].sum(axis=1), 1)  # everyone arrives somewhere
 
 
@@ -120,11 +120,11 @@ def test_independent_ways_into_a_node_never_exceed_certainty(case):
     p = expit(3 * scores)
     reach = Decisions(routes).reach(p, exclusive=False)
     edges = edge_of(routes)
-    for row, own in enumerate(p):
+    for row, part in enumerate(p):
 
         @cache
-        def slow(node, own=own):
-            ways = [1 - slow(parent) * own[edges[parent, node]] for parent in parents_of(routes, node)]
+        def slow(node, part=part):
+            ways = [1 - slow(parent) * part[edges[parent, node]] for parent in parents_of(routes, node)]
             return 1 - np.prod(ways) if ways else 1.0
 
         np.testing.assert_allclose(reach[row], [slow(node) for node in range(routes.n_nodes)], atol=1e-12)
@@ -152,11 +152,11 @@ def test_node_probabilities_are_unions_of_classes(structure, seed, multilabel):
     p = rng.dirichlet(np.ones(len(classes)), size=3) if len(classes) else np.empty((3, 0))
     if multilabel:
         p = rng.choice([0.0, 1e-12, 0.3, 1.0], size=p.shape)
-    found = node_probabilities(p, sp.csr_array(structure.ancestor_matrix[classes]), multilabel)
+    result = node_probabilities(p, sp.csr_array(structure.ancestor_matrix[classes]), multilabel)
     for node, name in enumerate(structure.names.tolist()):
         below = np.isin(structure.decode(classes), [name, *structure.descendants(name)])
         expected = 1 - np.prod(1 - p[:, below], axis=1) if multilabel else p[:, below].sum(axis=1)
-        np.testing.assert_allclose(found[:, node], expected, rtol=1e-3, atol=1e-15)
+        np.testing.assert_allclose(result[:, node], expected, rtol=1e-3, atol=1e-15)
 
 
 def class_probabilities(model, X):
@@ -176,8 +176,8 @@ def class_probabilities(model, X):
     routes = model.routes_
     scores = X @ model.coef_.toarray().T + model.intercept_
     out = np.empty((len(X), len(model.classes_)))
-    for row, own in enumerate(scores):
-        conditional = slow_conditional(routes, scale * own)
+    for row, part in enumerate(scores):
+        conditional = slow_conditional(routes, scale * part)
         for column, leaf in enumerate(model.class_leaves_):
             out[row, column] = sum(np.prod(conditional[way]) for way in slow_paths(routes, leaf))
     return out
@@ -197,12 +197,12 @@ def test_probabilities_of_one_label(estimator, case):
         below = np.isin(model.classes_, [name, *structure.descendants(name)])
         np.testing.assert_allclose(proba[:, node], by_class[:, below].sum(axis=1), atol=1e-9)
     if structure.is_tree:
-        own = np.zeros((len(Z), structure.n_nodes))
-        own[:, model.class_nodes_] = by_class
-        of_children = np.zeros_like(own)
+        part = np.zeros((len(Z), structure.n_nodes))
+        part[:, model.class_nodes_] = by_class
+        of_children = np.zeros_like(part)
         for parent, child in structure.edges:
             of_children[:, parent] += proba[:, child]
-        np.testing.assert_allclose(proba, of_children + own, atol=1e-9)
+        np.testing.assert_allclose(proba, of_children + part, atol=1e-9)
         np.testing.assert_allclose(proba[:, structure.root_ids].sum(axis=1), 1)
 
 
@@ -211,8 +211,8 @@ def test_probabilities_of_one_label(estimator, case):
 @given(labelled(), st.integers(0, 100))
 def test_probabilities_of_several_labels(estimator, case, seed):
     structure, X, y, Z = case
-    more = np.random.default_rng(seed).permutation(y)
-    sets = [[a, b] if i % 3 else [] for i, (a, b) in enumerate(zip(y, more, strict=True))]
+    options = np.random.default_rng(seed).permutation(y)
+    sets = [[a, b] if i % 3 else [] for i, (a, b) in enumerate(zip(y, options, strict=True))]
     at_zero = {} if estimator is TopDownSVC else {"threshold": "zero"}
     model = estimator(structure=structure, tol=1e-7, random_state=0, **at_zero).fit(X, sets)
     proba = model.predict_node_proba(Z)
@@ -235,18 +235,18 @@ def test_probabilities_of_several_labels(estimator, case, seed):
 def test_predictions_and_their_paths(estimator, case):
     structure, X, y, Z = case
     model = estimator(structure=structure, tol=1e-7, random_state=0).fit(X, y)
-    found = model.predict(Z)
+    result = model.predict(Z)
     paths = model.predict_path(Z)
     edges = set(structure.to_edges())
     roots = structure.names[structure.root_ids].tolist()
-    for label, path in zip(found, paths, strict=True):
+    for label, path in zip(result, paths, strict=True):
         assert path[-1] == label
         assert path[0] in roots
         assert all(step in edges for step in itertools.pairwise(path))
     paths[0].append("mine")
     assert all("mine" not in path for path in paths[1:])
     proba = class_probabilities(model, Z)
-    chosen = proba[np.arange(len(Z)), np.searchsorted(model.classes_, found)]
+    chosen = proba[np.arange(len(Z)), np.searchsorted(model.classes_, result)]
     np.testing.assert_allclose(
         chosen, proba.max(axis=1), rtol=1e-9
     )  # high scores may have the same probability
@@ -259,7 +259,7 @@ def test_a_greedy_descent_follows_the_best_score_at_each_node(case):
     model = TopDownSVC(structure=structure, descent="greedy", tol=1e-7, random_state=0).fit(X, y)
     scores = Z @ model.coef_.toarray().T + model.intercept_
     root = int(model.routes_.root_ids[0])
-    leaves = [slow_choose(model.routes_, own, root) for own in scores]
+    leaves = [slow_choose(model.routes_, part, root) for part in scores]
     column = [model.class_leaves_.tolist().index(leaf) for leaf in leaves]
     assert model.predict(Z).tolist() == model.classes_[column].tolist()
 
@@ -355,5 +355,5 @@ def test_scores_of_sparse_weights_are_those_of_dense_ones():
     rng = np.random.default_rng(0)
     X, coef = rng.normal(size=(20, 5)), sp.csr_array(rng.normal(size=(50, 5)) * (rng.random((50, 5)) < 0.5))
     intercept = rng.normal(size=50)
-    found = _linear.linear_scores(X, _linear.LinearModel(coef, intercept), ThreadEngine(1))
-    np.testing.assert_allclose(found, X @ coef.toarray().T + intercept)
+    result = _linear.linear_scores(X, _linear.LinearModel(coef, intercept), ThreadEngine(1))
+    np.testing.assert_allclose(result, X @ coef.toarray().T + intercept)

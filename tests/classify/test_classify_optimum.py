@@ -132,14 +132,14 @@ def test_a_weight_of_two_is_a_duplicated_row_and_of_zero_none(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_two_classes_are_the_problem_of_two_columns(loss):
     X, y = problem(n_classes=2)
-    one = ours(loss).fit(X, y)
+    first = ours(loss).fit(X, y)
     two = ours(loss).fit(X, np.eye(2, dtype=int)[y])  # the same rows as an indicator: two classifiers
-    assert one.coef_.shape == (1, X.shape[1])
-    assert one.intercept_.shape == (1,)
+    assert first.coef_.shape == (1, X.shape[1])
+    assert first.intercept_.shape == (1,)
     assert two.coef_.shape == (2, X.shape[1])
-    assert one.decision_function(X).shape == (len(X),)
-    np.testing.assert_allclose(one.decision_function(X), two.decision_function(X)[:, 1], atol=1e-3)
-    np.testing.assert_allclose(-one.decision_function(X), two.decision_function(X)[:, 0], atol=1e-3)
+    assert first.decision_function(X).shape == (len(X),)
+    np.testing.assert_allclose(first.decision_function(X), two.decision_function(X)[:, 1], atol=1e-3)
+    np.testing.assert_allclose(-first.decision_function(X), two.decision_function(X)[:, 0], atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -171,8 +171,10 @@ def test_top_down_on_a_star_is_flat(loss, n_classes):
         np.testing.assert_allclose(model.coef_.toarray()[edges], coef, atol=1e-6)
         scores = flat.decision_function(X)
         scores = np.column_stack([-scores, scores]) if n_classes == 2 else scores
-        found = np.searchsorted(model.classes_, model.predict(X))  # of equal scores either may be the largest
-        np.testing.assert_allclose(scores[np.arange(len(X)), found], scores.max(axis=1), atol=1e-6)
+        result = np.searchsorted(
+            model.classes_, model.predict(X)
+        )  # of equal scores either may be the largest
+        np.testing.assert_allclose(scores[np.arange(len(X)), result], scores.max(axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES[:2])
@@ -195,14 +197,14 @@ def test_every_choice_is_a_flat_model_of_the_documents_below(loss):
     model = TopDownSVC(loss=loss, structure=tree, **TIGHT).fit(X, labels)
     routes = model.routes_
     leaf_of = dict(zip(model.classes_.tolist(), routes.decode(model.class_leaves_).tolist(), strict=True))
-    at = [leaf_of[label] for label in labels]
+    index = [leaf_of[label] for label in labels]
     seen = 0
     for parent in routes:
         children = routes.children(parent)
         if len(children) < 2:
             continue
         branch = np.array(
-            [next((c for c in children if c == leaf or c in routes.ancestors(leaf)), "") for leaf in at]
+            [next((c for c in children if c == leaf or c in routes.ancestors(leaf)), "") for leaf in index]
         )
         below = branch != ""
         flat = ours(loss).fit(X[below], branch[below])

@@ -97,12 +97,12 @@ def test_thresholds_are_learned_on_rows_that_were_not_trained_on(estimator, cali
 @pytest.mark.parametrize("threshold", LEARNED)
 def test_learned_thresholds_find_rare_labels(estimator, threshold):
     (X, Y), (X_new, Y_new) = rare_labels(1500, noise=2.0), rare_labels(3000, seed=1, noise=2.0)
-    found = {
+    result = {
         name: estimator(C=0.1, threshold=name, random_state=0).fit(X, Y).predict(X_new)
         for name in ("zero", threshold)
     }
     scores = {
-        name: f1_score(Y_new, chosen, average="micro", zero_division=0) for name, chosen in found.items()
+        name: f1_score(Y_new, chosen, average="micro", zero_division=0) for name, chosen in result.items()
     }
     assert scores[threshold] > scores["zero"] + 0.05
 
@@ -124,9 +124,9 @@ def test_too_few_rows_to_learn_from():
     with pytest.raises(ValueError, match="too few rows for that"):
         OneVsRestSVC(threshold="scut").fit(X, labels)
     for threshold in ("zero", RCut(1)):
-        found = OneVsRestSVC(threshold=threshold).fit(X, labels).predict(X)
-        assert len(found) == 4
-    assert [len(labels) for labels in found] == [1, 1, 1, 1]
+        result = OneVsRestSVC(threshold=threshold).fit(X, labels).predict(X)
+        assert len(result) == 4
+    assert [len(labels) for labels in result] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("threshold", ["global", "scut"])
@@ -135,9 +135,9 @@ def test_a_class_without_documents_is_never_predicted(threshold, calibration):
     X, Y = rare_labels(300)
     Y[:, 2] = 0
     model = OneVsRestSVC(threshold=threshold, calibration=calibration, random_state=0).fit(X, Y)
-    found = model.predict(rare_labels(2000, seed=1)[0])
-    assert found[:, 2].sum() == 0
-    assert (np.delete(found, 2, axis=1).sum(axis=0) > 0).all()
+    result = model.predict(rare_labels(2000, seed=1)[0])
+    assert result[:, 2].sum() == 0
+    assert (np.delete(result, 2, axis=1).sum(axis=0) > 0).all()
 
 
 def test_a_class_that_no_held_out_row_carries_falls_back():
@@ -160,15 +160,15 @@ def test_with_a_structure_and_label_sets(threshold, tmp_path):
         OneVsRestSVC(structure=TREE, threshold=threshold, random_state=0, n_jobs=n).fit(X, sets)
         for n in (1, 2)
     ]
-    found = models[0].predict(X)
-    assert found == models[1].predict(X)
-    assert {label for labels in found for label in labels} <= set(LEAVES)
-    assert [[path[-1] for path in paths] for paths in models[0].predict_path(X)] == found
+    result = models[0].predict(X)
+    assert result == models[1].predict(X)
+    assert {label for labels in result for label in labels} <= set(LEAVES)
+    assert [[path[-1] for path in paths] for paths in models[0].predict_path(X)] == result
     io.save(models[0], tmp_path / "model")
     loaded = io.load(tmp_path / "model", mmap=True)
-    assert loaded.predict(X) == found
+    assert loaded.predict(X) == result
     assert str(loaded.threshold) == str(threshold)
-    assert clone(loaded).fit(X, sets).predict(X) == found
+    assert clone(loaded).fit(X, sets).predict(X) == result
 
 
 def test_a_threshold_is_a_parameter_like_others():
@@ -204,18 +204,18 @@ def test_top_k_is_the_head_of_a_full_sort(estimator, calibration, draw, k, monke
         values = model.decision_function(X)
     else:
         values = model.predict_proba(X)
-    labels, found = model.predict_top_k(X, k)
+    labels, result = model.predict_top_k(X, k)
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-    assert labels.shape == found.shape == (150, k)
+    assert labels.shape == result.shape == (150, k)
     assert labels.dtype == object
-    np.testing.assert_allclose(found, np.take_along_axis(values, order, axis=1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result, np.take_along_axis(values, order, axis=1), rtol=1e-12, atol=1e-12)
     assert (labels == model.classes_[order]).all()
-    assert (np.diff(found, axis=1) <= 0).all()
+    assert (np.diff(result, axis=1) <= 0).all()
     monkeypatch.setattr(_linear, "_SCORES_PER_CHUNK", 4 * 7)
     again, values = model.predict_top_k(X, k)
     assert (again == labels).all()
     np.testing.assert_allclose(
-        values, found, rtol=1e-5, atol=1e-7
+        values, result, rtol=1e-5, atol=1e-7
     )  # small products are summed in another order
 
 

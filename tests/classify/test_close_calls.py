@@ -29,10 +29,10 @@ def twin(log_odds, closure):
     for proba in softmax(log_odds, axis=1):
         sizes = closure.sum(axis=1)
         values = []
-        for c, own in enumerate(proba):
+        for c, part in enumerate(proba):
             shared = np.array([(closure[c] & closure[other]).sum() for other in range(len(proba))])
             value = proba @ (2 * shared / (sizes[c] + sizes))
-            values.append(value if own >= CLOSE * proba.max() else -1.0)
+            values.append(value if part >= CLOSE * proba.max() else -1.0)
         best.append(np.lexsort((-proba, -np.round(values, 12)))[0])
     return np.array(best)
 
@@ -43,9 +43,9 @@ def test_equals_its_twin(monkeypatch, most_values):
     rng = np.random.default_rng(0)
     log_odds, closure = rng.normal(size=(60, 9)), random_closure(rng, 9)
     log_odds[0] = 0.0  # all alike
-    found = settle_close_calls(log_odds, SOFTMAX, closure)
-    np.testing.assert_array_equal(found, twin(log_odds, closure.toarray()))
-    assert (found != log_odds.argmax(axis=1)).any()
+    result = settle_close_calls(log_odds, SOFTMAX, closure)
+    np.testing.assert_array_equal(result, twin(log_odds, closure.toarray()))
+    assert (result != log_odds.argmax(axis=1)).any()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -69,8 +69,8 @@ def test_calibrated_scores_equal_their_twin(calibration, dtype):
     scores, closure = rng.normal(size=(60, 9)).astype(dtype), random_closure(rng, 9)
     scores[:20] /= 100
     scores[20:30, 3] = scores[20:30].max(axis=1) - np.log(2) / calibration.scale  # next to the limit
-    found = settle_close_calls(scores, calibration, closure)
-    np.testing.assert_array_equal(found, twin(class_log_odds(scores, calibration), closure.toarray()))
+    result = settle_close_calls(scores, calibration, closure)
+    np.testing.assert_array_equal(result, twin(class_log_odds(scores, calibration), closure.toarray()))
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -107,8 +107,8 @@ def test_two_classes_follow_the_decision_function(estimator):
 def test_clear_calls_stay():
     rng = np.random.default_rng(1)
     log_odds = 50 * rng.permuted(np.tile(np.arange(9.0), (20, 1)), axis=1)
-    found = settle_close_calls(log_odds, SOFTMAX, random_closure(rng, 9))
-    np.testing.assert_array_equal(found, log_odds.argmax(axis=1))
+    result = settle_close_calls(log_odds, SOFTMAX, random_closure(rng, 9))
+    np.testing.assert_array_equal(result, log_odds.argmax(axis=1))
     assert settle_close_calls(log_odds[:0], SOFTMAX, random_closure(rng, 9)).shape == (0,)
 
 
@@ -126,12 +126,12 @@ def test_the_tree_decides_close_calls_only(estimator):
     X, y = noisy_rows()
     model = estimator(structure=TREE, random_state=0).fit(X, y)
     proba = model.predict_proba(X)
-    found = model.predict(X)
-    own = proba[np.arange(len(X)), np.searchsorted(model.classes_.astype(str), found.astype(str))]
+    result = model.predict(X)
+    part = proba[np.arange(len(X)), np.searchsorted(model.classes_.astype(str), result.astype(str))]
     first = model.classes_[proba.argmax(axis=1)]
-    assert (found != first).any()
-    assert (own >= CLOSE * proba.max(axis=1) * (1 - 1e-6)).all()
-    assert [path[-1] for path in model.predict_path(X)] == found.tolist()
+    assert (result != first).any()
+    assert (part >= CLOSE * proba.max(axis=1) * (1 - 1e-6)).all()
+    assert [path[-1] for path in model.predict_path(X)] == result.tolist()
     np.testing.assert_array_equal(model.predict_top_k(X, 1)[0].ravel(), first)
 
 

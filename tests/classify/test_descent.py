@@ -36,7 +36,7 @@ def model(rows):
 def test_predict_is_the_most_probable_class(rows, model, monkeypatch):
     X, used = rows[0], []
     search = top_down.best_leaves
-    monkeypatch.setattr(top_down, "best_leaves", lambda *given: used.append(1) or search(*given))
+    monkeypatch.setattr(top_down, "best_leaves", lambda *params: used.append(1) or search(*params))
     predicted, proba = model.predict(X), model.predict_proba(X)
     assert used
     taken = proba[np.arange(len(proba)), np.searchsorted(model.classes_, predicted)]

@@ -45,8 +45,8 @@ def test_contributions_add_up_to_the_score(make, rows):
     scores, column = model.decision_function(X[:4]), {name: c for c, name in enumerate(model.classes_)}
     for name in CLASSES:
         c = column[name]
-        found = explain(model, X[:4], NAMES, classes=[name] * 4, n_words=8)
-        for row, words in enumerate(found):
+        result = explain(model, X[:4], NAMES, classes=[name] * 4, n_words=8)
+        for row, words in enumerate(result):
             x = X[[row]].toarray()[0]
             parts = x * model.coef_[c]
             assert [w.contribution for w in words] == pytest.approx(

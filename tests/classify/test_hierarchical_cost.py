@@ -168,12 +168,12 @@ def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one(at_a_ti
     positives.data[:] = 1
     assert (np.diff(positives.indptr) == 0).any()
     costs = block_costs(TREE, TREE.encode(CLASSES), slice(1, 5), "tree", 1.25)
-    found = pair_costs(positives, costs)
+    result = pair_costs(positives, costs)
     for row, labels in enumerate(np.split(positives.indices, positives.indptr[1:-1])):
         for column, label in enumerate(range(1, 5)):
             alone = label in labels or not len(labels)
             expected = costs.positive[column] if alone else costs.other[labels, column].min()
-            assert found[row, column] == expected
+            assert result[row, column] == expected
     assert pair_costs(positives, costs, np.float32).dtype == np.float32
     empty = pair_costs(sp.csr_array((2, 6)), costs)
     np.testing.assert_array_equal(empty, [costs.positive, costs.positive])
@@ -182,11 +182,11 @@ def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one(at_a_ti
 def test_imbalance_by_the_formula():
     sizes = np.array([1, 9, 10, 11, 13, 40, 2000])
     positives = sp.csr_array(np.repeat(np.eye(len(sizes)), sizes, axis=0))
-    found = imbalance_factors(positives, np.ones(sizes.sum()))[np.cumsum(sizes) - 1]
+    result = imbalance_factors(positives, np.ones(sizes.sum()))[np.cumsum(sizes) - 1]
     with np.errstate(over="ignore"):
         expected = 1 + 20 / (1 + np.exp(np.maximum(sizes - 10.0, 0)))
-    np.testing.assert_allclose(found, expected)
-    assert found[[0, 1, 2, -1]].tolist() == [11, 11, 11, 1]
+    np.testing.assert_allclose(result, expected)
+    assert result[[0, 1, 2, -1]].tolist() == [11, 11, 11, 1]
     # of several labels the rarest counts, no label is none that is rare
     several = sp.csr_array(np.vstack([np.ones((1, 2)), np.zeros((1, 2)), np.repeat([[0, 1]], 30, axis=0)]))
     factors = imbalance_factors(several, np.ones(32))
@@ -212,9 +212,9 @@ def test_without_costs_it_is_the_flat_model(loss, classes):
 @EVERY_SCHEME
 def test_without_a_structure_all_classes_are_equally_far(cost):
     X, y = problem()
-    own, other = {"tree": (2, 2), "exponential": (9, 9), "common_ancestors": (2, 1)}[cost]
+    part, other = {"tree": (2, 2), "exponential": (9, 9), "common_ancestors": (2, 1)}[cost]
     ours = make(cost=cost, base=3.0).fit(X, y)
-    flat = OneVsRestLogistic(C=other, class_weight=dict.fromkeys(CLASSES, own / other), **TIGHT).fit(X, y)
+    flat = OneVsRestLogistic(C=other, class_weight=dict.fromkeys(CLASSES, part / other), **TIGHT).fit(X, y)
     np.testing.assert_allclose(ours.coef_, flat.coef_, atol=1e-5)
 
 
@@ -299,9 +299,9 @@ def test_blocks_are_cut_from_one_whole(cost):
 def test_weights_and_C_are_one_scale(cost, loss):
     X, y = problem()
     weight = np.random.default_rng(0).uniform(0.2, 2.0, len(y))
-    one = make(C=0.5, cost=cost, loss=loss, structure=TREE).fit(X, y, sample_weight=weight)
+    first = make(C=0.5, cost=cost, loss=loss, structure=TREE).fit(X, y, sample_weight=weight)
     other = make(C=0.125, cost=cost, loss=loss, structure=TREE).fit(X, y, sample_weight=4 * weight)
-    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(first.coef_, other.coef_)
 
 
 @EVERY_SCHEME
@@ -345,10 +345,10 @@ def test_several_labels_and_none(cost):
     costs = brute_force(dag, nodes.tolist(), cost, 1.25)
     for column, label in enumerate(model.classes_):
         positive = np.array([label in row for row in labels])
-        own = costs[column, column]
+        part = costs[column, column]
         ids = [np.searchsorted(nodes, dag.encode(row)) if row else [] for row in labels]
         by_row = [
-            own if p or not len(i) else costs[i, column].min() for p, i in zip(positive, ids, strict=True)
+            part if p or not len(i) else costs[i, column].min() for p, i in zip(positive, ids, strict=True)
         ]
         flat = OneVsRestLogistic(C=0.2, **{**TIGHT, "tol": 1e-8})
         flat.fit(X, positive.astype(int), sample_weight=np.array(by_row))

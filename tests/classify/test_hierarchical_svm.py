@@ -73,8 +73,8 @@ def design(rows):
 
 def margins(P, mu, unit):
     P = P.toarray()
-    apart = ((P[:, None] - P[None]) ** 2).sum(-1)
-    return mu / 2 * apart + unit * ~np.eye(len(P), dtype=bool)
+    distance = ((P[:, None] - P[None]) ** 2).sum(-1)
+    return mu / 2 * distance + unit * ~np.eye(len(P), dtype=bool)
 
 
 def violations(rows, P, choices, weights, mu, unit):
@@ -198,7 +198,7 @@ def generic_optimum(X, right, cost, P, delta):
         return -((m * delta[right]).sum() - (b * Gb).sum() / 2), -gradient.ravel()
 
     sums = np.kron(np.eye(n), np.ones(n_classes))
-    found = minimize(
+    result = minimize(
         objective,
         (np.ones((n, n_classes)) * (cost / n_classes)[:, None]).ravel(),
         jac=True,
@@ -207,7 +207,7 @@ def generic_optimum(X, right, cost, P, delta):
         constraints={"type": "eq", "fun": lambda m: sums @ m - cost, "jac": lambda m: sums},
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    return -found.fun
+    return -result.fun
 
 
 @STRUCTURES
@@ -236,8 +236,8 @@ def test_a_star_is_the_machine_of_crammer_and_singer(C):
     y = rng.integers(4, size=60)
     X = rng.standard_normal((4, 5))[y] + rng.standard_normal((60, 5))
     star = Hierarchy.from_edges([("root", k) for k in range(4)])
-    known = LinearSVC(C=C, multi_class="crammer_singer", fit_intercept=False, tol=1e-10, max_iter=10**6)
-    known.fit(X, y)
+    reference = LinearSVC(C=C, multi_class="crammer_singer", fit_intercept=False, tol=1e-10, max_iter=10**6)
+    reference.fit(X, y)
     for margin in ("zero_one", "distance"):  # siblings are two edges apart
         model = HierarchicalSVM(
             C=C,
@@ -247,7 +247,7 @@ def test_a_star_is_the_machine_of_crammer_and_singer(C):
             tol=1e-11,
             max_iter=10_000,
         ).fit(X, y)
-        np.testing.assert_allclose(model.coef_, known.coef_, atol=1e-4 * np.abs(known.coef_).max())
+        np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-4 * np.abs(reference.coef_).max())
 
 
 @DTYPES
@@ -300,8 +300,8 @@ def test_the_margin_grows_with_the_distance():
     ids = TREE.encode(model.classes_)
     for i, label in enumerate(y):
         lead = scores[i, list(model.classes_).index(label)] - scores[i]
-        apart = TREE.distance_ids(TREE.id_of(label), ids) / 2
-        assert (lead >= apart * (1 - 1e-2)).all()
+        distance = TREE.distance_ids(TREE.id_of(label), ids) / 2
+        assert (lead >= distance * (1 - 1e-2)).all()
 
 
 # --- the estimator ---------------------------------------------------------------------------------------------

@@ -26,14 +26,14 @@ def slow_log_proba(scores, a, b):
     total = COUNTS.sum()
     share = {"a": COUNTS[[0, 1, 5]].sum(), "b": COUNTS[2:5].sum()}
     groups = {"a": [0, 1, 5], "b": [2, 3, 4]}
-    inner = {v: a["low"] * scores[own] + b * np.log(COUNTS[own] / share[v]) for v, own in groups.items()}
+    inner = {v: a["low"] * scores[part] + b * np.log(COUNTS[part] / share[v]) for v, part in groups.items()}
     value = {v: logsumexp(z) / a["low"] for v, z in inner.items()}
     top = np.array([a["top"] * value[v] + b * np.log(share[v] / total) for v in "ab"])
     top = top - logsumexp(top)
-    found = np.empty(6)
+    result = np.empty(6)
     for v, above in zip("ab", top, strict=True):
-        found[groups[v]] = above + inner[v] - logsumexp(inner[v])
-    return found
+        result[groups[v]] = above + inner[v] - logsumexp(inner[v])
+    return result
 
 
 def test_probabilities_by_enumeration():
@@ -44,10 +44,10 @@ def test_probabilities_by_enumeration():
     depth_of_children = [int(tree.depth[level.children[0]]) for level in tree.levels]
     for row, depth in enumerate(depth_of_children):
         levels[row, 0] = {2: 3.0, 3: 2.0}.get(depth, 2.0)  # children of r have depth 2: r hangs below the top
-    found = tree.log_proba(scores, levels)
-    expected = [slow_log_proba(own, {"top": 3.0, "low": 2.0}, 0.4) for own in scores]
-    np.testing.assert_allclose(found, expected, atol=1e-10)
-    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1)
+    result = tree.log_proba(scores, levels)
+    expected = [slow_log_proba(part, {"top": 3.0, "low": 2.0}, 0.4) for part in scores]
+    np.testing.assert_allclose(result, expected, atol=1e-10)
+    np.testing.assert_allclose(np.exp(result).sum(axis=1), 1)
 
 
 def test_one_scale_is_a_softmax():
@@ -124,11 +124,11 @@ def test_a_flat_model_or_no_calibration_has_one_scale(documents):
 
 def test_new_classes_end_the_calibration_by_levels(documents):
     X, y = documents
-    known = y != "5"
-    model = RecursiveSVC(structure=TREE, calibration="levels", random_state=0).fit(X[known], y[known])
+    reference = y != "5"
+    model = RecursiveSVC(structure=TREE, calibration="levels", random_state=0).fit(X[reference], y[reference])
     assert hasattr(model, "level_calibration_")
-    model.partial_fit(X[known][:20], y[known][:20])
+    model.partial_fit(X[reference][:20], y[reference][:20])
     assert hasattr(model, "level_calibration_")
-    model.partial_fit(X[~known], y[~known])
+    model.partial_fit(X[~reference], y[~reference])
     assert not hasattr(model, "level_calibration_")
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)

@@ -39,13 +39,13 @@ def kin_of(tree, coupling):
 def objective(W, X, y, C, K, nodes):
     """The primal objective in plain NumPy; W has a row for each node below the root."""
     value = np.sum(K * np.abs(W @ W.T)) / 2
-    at = {name: k for k, name in enumerate(nodes)}
+    index = {name: k for k, name in enumerate(nodes)}
     for x, label in zip(X, y, strict=True):
         path = TREE.path(label)
         for parent, child in pairwise(path):
             siblings = TREE.children(parent)
-            scores = W[[at[name] for name in siblings]] @ x + (np.array(siblings) != child)
-            value += C * (scores.max() - W[at[child]] @ x)
+            scores = W[[index[name] for name in siblings]] @ x + (np.array(siblings) != child)
+            value += C * (scores.max() - W[index[child]] @ x)
     return value
 
 
@@ -72,7 +72,7 @@ def test_optimum_equals_a_generic_solver(coupling, C):
 def generic_optimum(X, y, C, K, nodes, W):
     """Minimise the epigraph form with SLSQP, from zero weights."""
     n, d = W.shape
-    at = {name: k for k, name in enumerate(nodes)}
+    index = {name: k for k, name in enumerate(nodes)}
     lower, upper = np.nonzero(np.triu(K, 1))
     right, wrong, row, slack = [], [], [], []
     n_slacks = 0
@@ -81,7 +81,12 @@ def generic_optimum(X, y, C, K, nodes, W):
         for parent, child in pairwise(path):
             for other in TREE.children(parent):
                 if other != child:
-                    right.append(at[child]), wrong.append(at[other]), row.append(i), slack.append(n_slacks)
+                    (
+                        right.append(index[child]),
+                        wrong.append(index[other]),
+                        row.append(i),
+                        slack.append(n_slacks),
+                    )
             n_slacks += 1
     right, wrong, row, slack = map(np.array, (right, wrong, row, slack))
     n_pairs, n_w = len(lower), n * d
@@ -119,13 +124,13 @@ def generic_optimum(X, y, C, K, nodes, W):
             constraints.append({"type": "ineq", "fun": pairs, "jac": pairs_jacobian, "args": (sign,)})
     v0 = np.concatenate([np.full(n_w, 0.01), np.zeros(n_pairs), np.ones(n_slacks)])
     bounds = [(None, None)] * (n_w + n_pairs) + [(0, None)] * n_slacks
-    found = minimize(
+    result = minimize(
         value, v0, jac=True, method="SLSQP", bounds=bounds, constraints=constraints,
         options={"maxiter": 300, "ftol": 1e-10},
     )  # fmt: skip
-    w = split(found.x)[0]
+    w = split(result.x)[0]
     reached = objective(w, X, y, C, K, nodes)
-    assert reached <= found.fun * (1 + 1e-5)  # a feasible point, so that its objective means something
+    assert reached <= result.fun * (1 + 1e-5)  # a feasible point, so that its objective means something
     ours = objective(W, X, y, C, K, nodes)
     assert reached <= ours * 1.01  # the generic solver came near: it is no straw man
     return reached

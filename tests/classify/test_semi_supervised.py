@@ -41,11 +41,11 @@ def test_rounds_are_weighted_trainings(clouds, n_classes):
     X, y, labels = clouds
     keep = y < n_classes
     X, labels = X[keep], labels[keep]
-    known = labels >= 0
-    model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X[known], labels[known])
+    reference = labels >= 0
+    model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X[reference], labels[reference])
     for weight in (0.01, 0.1, 0.5):
-        guess = np.where(known, labels, model.predict(X))
-        model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X, guess, np.where(known, 1.0, weight))
+        guess = np.where(reference, labels, model.predict(X))
+        model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X, guess, np.where(reference, 1.0, weight))
     ours = SemiSupervisedSVC(**EXACT).fit(X, labels)
     np.testing.assert_allclose(ours.coef_, model.coef_, atol=2e-3 * np.abs(model.coef_).max())
     assert (ours.transduction_ == guess).all()

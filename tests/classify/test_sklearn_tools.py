@@ -47,16 +47,16 @@ CODES = np.unique(Y, return_inverse=True)[1]
 
 
 def models(structure):
-    known = structure.for_labels(Y)
-    yield OneVsRestSVC(structure=known, random_state=0)
-    yield TopDownSVC(structure=known, random_state=0)
-    yield RecursiveSVC(structure=known, random_state=0)
-    yield HierarchicalSVM(structure=known, random_state=0)
-    yield MultinomialLogistic(structure=known)
+    reference = structure.for_labels(Y)
+    yield OneVsRestSVC(structure=reference, random_state=0)
+    yield TopDownSVC(structure=reference, random_state=0)
+    yield RecursiveSVC(structure=reference, random_state=0)
+    yield HierarchicalSVM(structure=reference, random_state=0)
+    yield MultinomialLogistic(structure=reference)
     if structure.is_tree:
-        yield HierarchicalBayesClassifier(known, tol=0.1)
+        yield HierarchicalBayesClassifier(reference, tol=0.1)
         yield CorrelatedMultinomialLogit(
-            structure=known, sampling={"n_samples": 10, "n_warmup": 10}, random_state=0
+            structure=reference, sampling={"n_samples": 10, "n_warmup": 10}, random_state=0
         )
 
 
@@ -76,9 +76,9 @@ def test_log_loss_of_a_cross_validation(structure):
 
 @every_structure
 def test_soft_voting(structure):
-    known = structure.for_labels(Y)
+    reference = structure.for_labels(Y)
     members = [
-        (cls.__name__, cls(structure=known, random_state=0))
+        (cls.__name__, cls(structure=reference, random_state=0))
         for cls in (OneVsRestLogistic, RecursiveSVC, TopDownSVC)
     ]
     voting = VotingClassifier(members, voting="soft").fit(X, Y)
@@ -146,12 +146,12 @@ def test_a_graph_remembers_labels():
 
 @pytest.mark.parametrize("structure", [DAG, LabelGraph.from_edges([("a", "b"), ("c", "d")])])
 def test_remembered_labels_survive(structure, tmp_path):
-    known = structure.for_labels(Y)
-    assert known == structure
-    assert hash(known) == hash(structure)
+    reference = structure.for_labels(Y)
+    assert reference == structure
+    assert hash(reference) == hash(structure)
     assert structure.labels is None
-    assert known.labels.tolist() == ["a", "b", "c", "d"]
-    model = RecursiveSVC(structure=known, random_state=0).fit(X, CODES)
+    assert reference.labels.tolist() == ["a", "b", "c", "d"]
+    model = RecursiveSVC(structure=reference, random_state=0).fit(X, CODES)
     io.save(model, tmp_path / "model")
     for copy in (clone(model), pickle.loads(pickle.dumps(model)), io.load(tmp_path / "model")):
         assert copy.get_params()["structure"].labels.tolist() == ["a", "b", "c", "d"]

@@ -74,8 +74,8 @@ def test_scut_reaches_the_best_f1_of_every_class(problem):
     scores, truth = problem
     chosen = SCut(fbr=0.0).fit(scores, truth).predict(scores).toarray()
     for column in range(scores.shape[1]):
-        own, labels = scores[:, column], truth[:, column]
-        cuts = [own > t for t in [-np.inf, *own]]
+        part, labels = scores[:, column], truth[:, column]
+        cuts = [part > t for t in [-np.inf, *part]]
         best = max(f1(cut, labels) for cut in cuts)
         assert f1(chosen[:, column], labels) == pytest.approx(best)
         fewest = min(cut.sum() for cut in cuts if f1(cut, labels) == pytest.approx(best))
@@ -95,11 +95,11 @@ def test_the_global_cut_reaches_the_best_micro_f1(problem):
 @given(problems())
 def test_rcut_learns_the_best_number_of_labels(problem):
     scores, truth = problem
-    found = RCut().fit(scores, truth)
+    result = RCut().fit(scores, truth)
     by_r = {r: f1(RCut(r).predict(scores).toarray(), truth) for r in range(1, scores.shape[1] + 1)}
-    assert by_r[found.r_] == pytest.approx(max(by_r.values()))
-    assert found.r_ == min(r for r in by_r if by_r[r] == pytest.approx(max(by_r.values())))
-    assert (found.predict(scores).sum(axis=1) == found.r_).all()
+    assert by_r[result.r_] == pytest.approx(max(by_r.values()))
+    assert result.r_ == min(r for r in by_r if by_r[r] == pytest.approx(max(by_r.values())))
+    assert (result.predict(scores).sum(axis=1) == result.r_).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -108,12 +108,12 @@ def test_the_instance_cut_is_a_ridge_regression_of_the_number_of_labels(alpha, d
     scores, truth = simulated()
     scores = scores.astype(dtype)
     ranked = -np.sort(-scores.astype(np.float64), axis=1)[:, :5]
-    known = make_pipeline(StandardScaler(), Ridge(alpha)).fit(ranked, truth.sum(axis=1))
-    found = InstanceCut(n_scores=5, alpha=alpha).fit(scores, truth)
-    counts = known.predict(ranked)
-    np.testing.assert_allclose(ranked @ found.coef_ + found.intercept_, counts, atol=1e-6)
+    reference = make_pipeline(StandardScaler(), Ridge(alpha)).fit(ranked, truth.sum(axis=1))
+    result = InstanceCut(n_scores=5, alpha=alpha).fit(scores, truth)
+    counts = reference.predict(ranked)
+    np.testing.assert_allclose(ranked @ result.coef_ + result.intercept_, counts, atol=1e-6)
     assert len(set(np.rint(counts))) > 2
-    chosen = found.predict(scores).toarray()
+    chosen = result.predict(scores).toarray()
     for row, count in enumerate(np.rint(counts).astype(int)):
         assert np.flatnonzero(chosen[row]).tolist() == sorted(slow_top(scores[row], count))
 
@@ -140,8 +140,8 @@ def test_only_the_order_of_scores_matters(transform):
     if np.isinf(bent).any():  # a map that is not strict: as if those scores had tied from the start
         scores = np.where(scores > 0, 1.0, scores)
     for threshold in (SCut(), SCut(0.5), RCut(), RCut(3), GlobalCut()):
-        one, other = (clone(threshold).fit(s, truth).predict(s) for s in (scores, bent))
-        assert (one != other).nnz == 0
+        first, other = (clone(threshold).fit(s, truth).predict(s) for s in (scores, bent))
+        assert (first != other).nnz == 0
 
 
 def test_scale_of_each_class_and_of_each_row_does_not_matter():
@@ -158,8 +158,8 @@ def test_scale_of_each_class_and_of_each_row_does_not_matter():
 
 def test_the_instance_cut_is_invariant_to_scale_and_shift():
     scores, truth = simulated()
-    one, other = (InstanceCut().fit(s, truth).predict(s) for s in (scores, 1000 * scores + 7))
-    assert (one != other).nnz == 0
+    first, other = (InstanceCut().fit(s, truth).predict(s) for s in (scores, 1000 * scores + 7))
+    assert (first != other).nnz == 0
 
 
 @by_name
@@ -197,13 +197,13 @@ def test_chunks_do_not_change_the_result(threshold, monkeypatch):
     ids=["constant", "constant, no labels", "no labels", "all labels", "one class", "one row", "one label"],
 )
 def test_edge_cases_give_sets_over_the_classes(threshold, scores, truth):
-    found = clone(threshold).fit(scores, truth)
-    chosen = found.predict(scores)
+    result = clone(threshold).fit(scores, truth)
+    chosen = result.predict(scores)
     assert chosen.shape == scores.shape
     assert chosen.dtype == bool
     assert chosen.has_sorted_indices
     assert chosen.data.all()
-    assert found.predict(scores[:0]).shape == (0, scores.shape[1])
+    assert result.predict(scores[:0]).shape == (0, scores.shape[1])
     if isinstance(threshold, SCut | GlobalCut | InstanceCut) and not np.any(truth):
         assert chosen.nnz == 0
 
@@ -228,9 +228,9 @@ def test_weak_classes_fall_back():
     for fbr, expected in [(0.0, [2.5, -np.inf, np.inf]), (0.5, [2.5, 4.0, np.inf])]:
         assert SCut(fbr).fit(scores, truth).thresholds_.tolist() == expected
     assert SCut(0.5, "never").fit(scores, truth).thresholds_.tolist() == [2.5, np.inf, np.inf]
-    known = SCut(0.5).fit(scores, truth, with_data=[True, True, True])
-    assert known.thresholds_.tolist() == [2.5, 4.0, 4.0]
-    assert known.predict([[9.0, 4.0, 4.5]]).toarray().tolist() == [[True, False, True]]
+    reference = SCut(0.5).fit(scores, truth, with_data=[True, True, True])
+    assert reference.thresholds_.tolist() == [2.5, 4.0, 4.0]
+    assert reference.predict([[9.0, 4.0, 4.5]]).toarray().tolist() == [[True, False, True]]
     unknown = SCut(0.5).fit(scores, truth, with_data=[False, True, False])
     assert unknown.thresholds_.tolist() == [np.inf, 4.0, np.inf]
 
@@ -248,8 +248,8 @@ def test_infinite_scores_are_refused_by_the_regression_only():
     scores = np.array([[np.inf, 1.0], [-np.inf, 0.0], [2.0, -np.inf]])
     truth = np.array([[1, 1], [0, 0], [0, 0]])
     for threshold in (SCut(), GlobalCut(), RCut()):
-        found = threshold.fit(scores, truth)
-        assert found.predict(scores[:1]).toarray().all()
+        result = threshold.fit(scores, truth)
+        assert result.predict(scores[:1]).toarray().all()
     with pytest.raises(ValueError, match="infinite"):
         InstanceCut().fit(scores, truth)
 
@@ -331,8 +331,8 @@ def test_names_and_objects_make_thresholds():
 def test_each_is_the_best_at_its_own_measure():
     """Enumeration over all pairs of a small grid: no other pair of class thresholds has a higher macro-F1."""
     scores, truth = simulated(30, 2, seed=3)
-    found = SCut(fbr=0).fit(scores, truth).predict(scores).toarray()
-    macro = np.mean([f1(found[:, c], truth[:, c]) for c in range(2)])
+    result = SCut(fbr=0).fit(scores, truth).predict(scores).toarray()
+    macro = np.mean([f1(result[:, c], truth[:, c]) for c in range(2)])
     grid = itertools.product(*scores.T)
     assert (
         macro >= max(np.mean([f1(scores[:, c] > t[c], truth[:, c]) for c in range(2)]) for t in grid) - 1e-12

@@ -15,16 +15,16 @@ from support.linear_problems import conjugate, loss_value, random_problem
 class JointProblem:
     """Rows, signed costs, the factor of a covariance; objectives in plain NumPy."""
 
-    def __init__(self, structure, classes, loss, coupling=0.5, n_samples=40, n_features=5, seed=0, **more):
-        self.loss, self.bias, self.offset = loss, more.get("bias", 1.0), None
+    def __init__(self, structure, classes, loss, coupling=0.5, n_samples=40, n_features=5, seed=0, **options):
+        self.loss, self.bias, self.offset = loss, options.get("bias", 1.0), None
         rng = np.random.default_rng(seed)
         problem = random_problem(
-            seed, n_samples, n_features, len(classes), bias=self.bias, density=more.get("density", 0.5)
+            seed, n_samples, n_features, len(classes), bias=self.bias, density=options.get("density", 0.5)
         )
         self.X, self.cost, self.design = problem.X, problem.cost, problem.design
         self.factor = couple(structure, structure.encode(classes), coupling).factor
         self.K = (self.factor.T @ self.factor).toarray()
-        if more.get("offset"):
+        if options.get("offset"):
             self.offset = rng.standard_normal((n_features + 1, len(classes)))
 
     def joint(self, dtype=np.float64, n_jobs=1, C=1.0):
@@ -97,13 +97,13 @@ class JointProblem:
             gradient = np.concatenate([(D @ inverse).ravel(), c])
             return np.trace(D @ inverse @ D.T) / 2 + c @ z[n_weights:], gradient
 
-        found = minimize(
+        result = minimize(
             value, np.concatenate([self.base.ravel(), np.full(len(pairs), 10.0)]), jac=True, method="SLSQP",
             bounds=[(None, None)] * n_weights + [(0, None)] * len(pairs),
             constraints={"type": "ineq", "fun": lambda z: rows @ z - 1, "jac": lambda z: rows},
             options={"maxiter": 300, "ftol": 1e-13},
         )  # fmt: skip
-        return found.x[:n_weights].reshape(shape)
+        return result.x[:n_weights].reshape(shape)
 
 
 # Three blocks of classes; in the tree, the nodes right below the root are shared by two of them.

@@ -35,9 +35,9 @@ def test_costs_of_some_rows_are_rows_of_all_costs(ids):
     positive = training.positives.toarray()[:, order] > 0
     want = np.where(positive, training.positive_weight[order], -1.0) * training.row_cost[:, None]
     ids = np.array(ids, np.int64)
-    found = block_costs(training, order)(range(10, 40), ids)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, want[ids, 10:40].astype(np.float32))
+    result = block_costs(training, order)(range(10, 40), ids)
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, want[ids, 10:40].astype(np.float32))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -55,7 +55,7 @@ def test_memory_that_is_told_is_memory_that_is_used(sizes, prune_below, n_jobs, 
     """All entries are pruned: how many others would keep nobody knows beforehand."""
     training, coupling = problem(**sizes)
     told, engine, dense = [], ThreadEngine(n_jobs), prune_below is None
-    monkeypatch.setattr(_joint, "check_joint_memory", lambda *given: told.append(joint_memory(*given)))
+    monkeypatch.setattr(_joint, "check_joint_memory", lambda *params: told.append(joint_memory(*params)))
 
     def train():
         return build_model(train_joint(training, coupling, engine, dense=dense), prune_below)

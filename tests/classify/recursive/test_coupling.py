@@ -172,10 +172,10 @@ def covariance(coupling):
 @every_coupling
 def test_covariance_is_the_inverse_of_the_precision(structure, names, coupling):
     coupling = applicable(structure, coupling)
-    found = couple(structure, structure.encode(names), coupling)
-    assert sorted(found.order.tolist()) == list(range(len(names)))
+    result = couple(structure, structure.encode(names), coupling)
+    assert sorted(result.order.tolist()) == list(range(len(names)))
     want = Regulariser(structure, names, coupling).covariance
-    np.testing.assert_allclose(covariance(found), want, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(covariance(result), want, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("most_parents", [1, 3])
@@ -213,9 +213,9 @@ def test_the_way_of_a_tree_equals_the_way_of_a_dag(structure, names):
 @pytest.mark.parametrize("structure", [TREE, FOREST, DAG, random_hierarchy(3)[0]])
 def test_without_coupling_classes_are_on_their_own(structure):
     ids = np.arange(structure.n_nodes)
-    found = couple(structure, ids, 0.0)
-    assert found.factor.nnz == len(ids)  # nothing is shared, so that nothing has to be stored
-    np.testing.assert_array_equal(covariance(found), np.eye(len(ids)))
+    result = couple(structure, ids, 0.0)
+    assert result.factor.nnz == len(ids)  # nothing is shared, so that nothing has to be stored
+    np.testing.assert_array_equal(covariance(result), np.eye(len(ids)))
     np.testing.assert_allclose(covariance(couple(structure, ids, 1e-5)), np.eye(len(ids)), atol=2e-3)
 
 
@@ -268,11 +268,11 @@ def test_preorder_keeps_all_below_a_node_together(seed, most_parents):
 
 
 def climb(name, parent):
-    found = []
+    result = []
     while name is not None:
-        found.append(name)
+        result.append(name)
         name = parent[name]
-    return found
+    return result
 
 
 @every_hierarchy
@@ -298,8 +298,10 @@ def test_classes_that_share_a_part_are_neighbours(make, seed):
 
 
 def grid(n):
-    at = np.arange(n * n).reshape(n, n)
-    across, down = (np.c_[a.ravel(), b.ravel()] for a, b in ((at[:, :-1], at[:, 1:]), (at[:-1], at[1:])))
+    index = np.arange(n * n).reshape(n, n)
+    across, down = (
+        np.c_[a.ravel(), b.ravel()] for a, b in ((index[:, :-1], index[:, 1:]), (index[:-1], index[1:]))
+    )
     edges = np.vstack([across, down])
     return LabelGraph(np.arange(n * n), edges, np.ones(len(edges)))
 
@@ -318,8 +320,8 @@ def test_a_tree_given_as_a_graph_is_eliminated_from_its_leaves():
     edges = np.array([(rng.integers(n), n) for n in range(1, 500)])
     graph = LabelGraph(np.arange(500), edges, np.ones(499))
     matrix = sp.csc_array(sp.eye_array(500)) + _coupling._laplacian(500, *graph.edges.T, graph.weights)
-    found = eliminate(sp.csc_array(matrix))
-    assert count_factor(found.matrix.indptr, found.matrix.indices, found.parent) == 500 + 499
+    result = eliminate(sp.csc_array(matrix))
+    assert count_factor(result.matrix.indptr, result.matrix.indices, result.parent) == 500 + 499
 
 
 def test_fill_that_cannot_fit_is_refused_before_it_is_made(monkeypatch):
@@ -348,21 +350,21 @@ def test_inner_nodes_minimise_the_regulariser(structure, names, coupling):
     if not inner:
         pytest.skip("no node but the classes")
     rng = np.random.default_rng(0)
-    given = rng.standard_normal(len(names))
+    params = rng.standard_normal(len(names))
     others = [n for n in inner if n not in names]
     w = np.zeros(len(regulariser.nodes))
-    w[regulariser.at] = given
+    w[regulariser.at] = params
     unknown = np.setdiff1d(np.arange(len(w)), regulariser.at)
     # The reference: minimise over what is not given, nodes of coupling 0 kept where they must be.
     B = regulariser.free
     K = B @ np.linalg.inv(B.T @ regulariser.Q @ B) @ B.T
-    w[unknown] = K[np.ix_(unknown, regulariser.at)] @ np.linalg.solve(regulariser.covariance, given)
+    w[unknown] = K[np.ix_(unknown, regulariser.at)] @ np.linalg.solve(regulariser.covariance, params)
     if others:
         mixing = expected_weights(structure, structure.encode(names), structure.encode(others), coupling)
         assert mixing.shape == (len(others), len(names))
-        at = [regulariser.nodes.index(n) for n in others]
-        np.testing.assert_allclose(mixing @ given, w[at], atol=2e-6)
-        w[at] = mixing @ given
+        index = [regulariser.nodes.index(n) for n in others]
+        np.testing.assert_allclose(mixing @ params, w[index], atol=2e-6)
+        w[index] = mixing @ params
     at_best = regulariser.value(w)
     if B.shape[1] == len(w):  # no node is bound to another: each may be tried on its own
         for j in unknown:
@@ -373,17 +375,17 @@ def test_inner_nodes_minimise_the_regulariser(structure, names, coupling):
 @pytest.mark.parametrize("coupling", [0.4, 1.0])
 def test_expected_weights_on_a_graph(coupling):
     graph, _ = random_graph(4)
-    known, wanted = np.arange(9), np.arange(9, 15)
+    reference, wanted = np.arange(9), np.arange(9, 15)
     both = graph_covariance(graph, range(15), coupling)
-    want = both[np.ix_(wanted, known)] @ np.linalg.inv(both[np.ix_(known, known)])
-    np.testing.assert_allclose(expected_weights(graph, known, wanted, coupling), want, atol=1e-8)
+    want = both[np.ix_(wanted, reference)] @ np.linalg.inv(both[np.ix_(reference, reference)])
+    np.testing.assert_allclose(expected_weights(graph, reference, wanted, coupling), want, atol=1e-8)
 
 
 def test_a_new_leaf_begins_at_its_parent():
     """Leaves that no document has reached: in a tree they are expected where their parent is."""
     grown = Hierarchy.from_edges([*((str(p), str(n)) for p, n in TREE.names[TREE.edges]), ("a", "new")])
-    known, at = grown.encode(["a1", "a2", "b111", "b2"]), grown.encode(["a", "new"])
-    parent, new = expected_weights(grown, known, at, 0.3)
+    reference, index = grown.encode(["a1", "a2", "b111", "b2"]), grown.encode(["a", "new"])
+    parent, new = expected_weights(grown, reference, index, 0.3)
     np.testing.assert_allclose(new, parent, atol=1e-9)
     assert (new[:2] > new[2:]).all()  # its siblings count for more than its cousins
 
@@ -420,11 +422,11 @@ def brute_force(structure, classes, coupling, given):
 @every_hierarchy
 @pytest.mark.parametrize("coupling", [0.3, 1.0, [0.2, 0.9, 0.5]], ids=str)
 def test_any_node_is_where_brute_force_puts_it(structure, names, coupling):
-    given = np.random.default_rng(0).standard_normal(len(names))
-    want = brute_force(structure, names, coupling, given)
+    params = np.random.default_rng(0).standard_normal(len(names))
+    want = brute_force(structure, names, coupling, params)
     others = [name for name in structure.names.tolist() if name not in names]
-    found = expected_weights(structure, structure.encode(names), structure.encode(others), coupling) @ given
-    np.testing.assert_allclose(found, [want[name] for name in others], atol=1e-6)
+    result = expected_weights(structure, structure.encode(names), structure.encode(others), coupling) @ params
+    np.testing.assert_allclose(result, [want[name] for name in others], atol=1e-6)
 
 
 @pytest.mark.parametrize("most_parents", [1, 3])
@@ -432,11 +434,11 @@ def test_any_node_is_where_brute_force_puts_it(structure, names, coupling):
 def test_any_node_of_random_hierarchies_is_where_brute_force_puts_it(seed, most_parents):
     structure, classes = random_hierarchy(seed, most_parents=most_parents)
     classes = classes[:5]  # most nodes are without documents, and many have none below
-    given = np.random.default_rng(seed).standard_normal(len(classes))
-    want = brute_force(structure, classes, 0.7, given)
+    params = np.random.default_rng(seed).standard_normal(len(classes))
+    want = brute_force(structure, classes, 0.7, params)
     others = np.setdiff1d(np.arange(structure.n_nodes), classes)
-    found = expected_weights(structure, np.array(classes), others, 0.7) @ given
-    np.testing.assert_allclose(found, [want[name] for name in others.tolist()], atol=1e-6)
+    result = expected_weights(structure, np.array(classes), others, 0.7) @ params
+    np.testing.assert_allclose(result, [want[name] for name in others.tolist()], atol=1e-6)
 
 
 def test_an_empty_node_below_a_class_has_its_weights():
@@ -466,13 +468,13 @@ def test_couplings_are_bounded(coupling):
 @pytest.mark.parametrize("coupling", [1.0, [0.5, 0.9]], ids=["number", "by depth"])
 def test_the_coupling_of_a_node_fades_with_the_classes_below_it(structure, names, coupling):
     """As if each node had been given its faded number by name."""
-    given = node_couplings(structure, coupling)
+    params = node_couplings(structure, coupling)
     below = [
         sum(name == n or name in structure.ancestors(n) for n in names) for name in structure.names.tolist()
     ]
     faded = {
         name: float(g * min(1.0, 2.0 / max(b, 1)))
-        for name, g, b in zip(structure.names.tolist(), given, below, strict=True)
+        for name, g, b in zip(structure.names.tolist(), params, below, strict=True)
     }
     ids = structure.encode(names)
     np.testing.assert_allclose(
@@ -559,9 +561,9 @@ def test_inverse_columns_equal_numpy(n, density):
     columns = np.random.default_rng(n).permutation(n)[: max(1, n // 2)]
     parent = elimination_tree(csc.indptr, csc.indices)
     indptr, indices, data = inverse_columns(L.indptr, L.indices, L.data, parent, columns)
-    found = sp.csc_array((data, indices, indptr), shape=(n, len(columns)))
+    result = sp.csc_array((data, indices, indptr), shape=(n, len(columns)))
     assert all((np.diff(indices[s:e]) > 0).all() for s, e in pairwise(indptr))
-    np.testing.assert_allclose(found.toarray(), np.linalg.inv(L.toarray())[:, columns], atol=1e-12)
+    np.testing.assert_allclose(result.toarray(), np.linalg.inv(L.toarray())[:, columns], atol=1e-12)
 
 
 # --- errors --------------------------------------------------------------------------------------------------------

@@ -54,15 +54,15 @@ def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
     estimator, _, params = MODELS[case]
     model = estimator(structure=structure, prune_below=prune_below, coupling=0.1, **TIGHT, **params).fit(X, Y)
     before = np.column_stack([dense(model.coef_), model.intercept_]).T
-    more, labels = X_NEW[:12], Y_NEW[:12]
-    model.partial_fit(more, labels)
+    options, labels = X_NEW[:12], Y_NEW[:12]
+    model.partial_fit(options, labels)
     coupling = couple(structure, structure.encode(LEAVES), model.coupling_)
     factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
     signs = np.where(labels[:, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
-    want = proximal(case, factor.T @ factor, before, more, signs, 0.1)
-    found = np.column_stack([dense(model.coef_), model.intercept_]).T
-    np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
-    assert not np.allclose(found, before, atol=1e-2)
+    want = proximal(case, factor.T @ factor, before, options, signs, 0.1)
+    result = np.column_stack([dense(model.coef_), model.intercept_]).T
+    np.testing.assert_allclose(result, want, atol=1e-3 * np.abs(want).max())
+    assert not np.allclose(result, before, atol=1e-2)
 
 
 @every_model
@@ -99,8 +99,8 @@ def test_parameters_count_as_they_are_when_more_is_learned(structure, prune_belo
     factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
     signs = np.where(Y_NEW[:12, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
     want = proximal("squared", factor.T @ factor, before, X_NEW[:12], signs, 0.4)
-    found = np.column_stack([dense(first.coef_), first.intercept_]).T
-    np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
+    result = np.column_stack([dense(first.coef_), first.intercept_]).T
+    np.testing.assert_allclose(result, want, atol=1e-3 * np.abs(want).max())
 
 
 def test_what_a_search_chose_counts_when_more_is_learned():
@@ -133,8 +133,8 @@ def test_weights_are_kept_from_now_on_as_prune_below_says():
 def test_a_grown_structure_is_kept():
     grown = TREE.with_edges([("r", "c"), ("c", "b3x")], nodes=["c", "b3x"])
     model = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)
-    more, _ = clouds(10, 3, ["b3"])
-    model.partial_fit(more, ["b3x"] * 10, structure=grown)
+    options, _ = clouds(10, 3, ["b3"])
+    model.partial_fit(options, ["b3x"] * 10, structure=grown)
     assert model.structure_ == grown
     assert "b3x" in model.classes_
     assert model.structure == TREE  # a parameter is the user's
@@ -161,8 +161,8 @@ def test_partial_fit_of_label_sets():
         model = RecursiveSVC(structure=TREE, threshold=threshold, **QUICK).fit(X, SETS)
         new, _ = clouds(40, 3, ["b3"])
         model.partial_fit(new, [["b3", "a1"] if i % 2 else ["b3"] for i in range(40)])
-        found = model.predict(clouds(30, 4, ["b3"])[0])
-        assert np.mean(["b3" in labels for labels in found]) > 0.5
+        result = model.predict(clouds(30, 4, ["b3"])[0])
+        assert np.mean(["b3" in labels for labels in result]) > 0.5
         model.partial_fit(X[:2], [["a1"], []])
 
 
@@ -182,7 +182,7 @@ def test_partial_fit_of_one_document_and_of_weights():
 def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch):
     model = RecursiveSVC(**QUICK).fit(X, Y)
     before, classes = model.coef_.copy(), model.classes_.copy()
-    for x, y, more, message in [
+    for x, y, options, message in [
         (X[:2], [1, 2], {}, "labels of the same kind"),
         (X[:2], [["a1"], ["a2"]], {}, "of the kind 'single'"),
         (X[:2], ["a1", "zz"], {"classes": LEAVES}, "'zz' of y is not one of the 5 given classes"),
@@ -191,7 +191,7 @@ def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch
         (X[:1] * 1e30, Y[:1], {}, "overflows"),
     ]:
         with pytest.raises(ValueError, match=message):
-            model.partial_fit(x, y, **more)
+            model.partial_fit(x, y, **options)
     with pytest.raises(ValueError, match="structure of the constructor"):
         RecursiveSVC().partial_fit(X, Y, structure=TREE)
 

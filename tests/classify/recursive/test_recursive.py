@@ -58,17 +58,19 @@ def test_reduces_to_the_flat_model(model, flat, params, how):
         "graph, no coupling": (GRAPH, 0.0),
     }[how]
     ours = model(structure=structure, coupling=coupling, **TIGHT, **params).fit(X, Y)
-    known = flat(**TIGHT, **params).fit(X, Y)
-    np.testing.assert_allclose(ours.coef_, known.coef_, atol=2e-3 * np.abs(known.coef_).max())
-    np.testing.assert_allclose(ours.intercept_, known.intercept_, atol=2e-3 * np.abs(known.coef_).max())
-    assert (ours.predict(X_NEW) == known.predict(X_NEW)).mean() > 0.98
+    reference = flat(**TIGHT, **params).fit(X, Y)
+    np.testing.assert_allclose(ours.coef_, reference.coef_, atol=2e-3 * np.abs(reference.coef_).max())
+    np.testing.assert_allclose(
+        ours.intercept_, reference.intercept_, atol=2e-3 * np.abs(reference.coef_).max()
+    )
+    assert (ours.predict(X_NEW) == reference.predict(X_NEW)).mean() > 0.98
 
 
 def test_two_classes_without_a_structure_are_one_classifier_twice():
     two = np.isin(Y, ["a1", "b2"])
     ours = RecursiveSVC(**TIGHT).fit(X[two], Y[two])
-    known = OneVsRestSVC(**TIGHT).fit(X[two], Y[two])
-    np.testing.assert_allclose(ours.decision_function(X_NEW), known.decision_function(X_NEW), atol=1e-2)
+    reference = OneVsRestSVC(**TIGHT).fit(X[two], Y[two])
+    np.testing.assert_allclose(ours.decision_function(X_NEW), reference.decision_function(X_NEW), atol=1e-2)
 
 
 @every_model
@@ -103,10 +105,10 @@ def test_parts_of_a_tree_are_differences_of_nodes_from_their_parents():
     weights = dict(zip(names, model.node_weights(names)[0], strict=True))
     parents = {"a": "r", "b": "r", **{leaf: leaf[0] for leaf in LEAVES}}
     want = [weights["r"], *(weights[name] - weights[parent] for name, parent in parents.items())]
-    found = model.differences_.toarray()
-    assert found.shape == (8, X.shape[1])
+    result = model.differences_.toarray()
+    assert result.shape == (8, X.shape[1])
     for row in want:
-        assert np.abs(found - row).max(axis=1).min() < 1e-6
+        assert np.abs(result - row).max(axis=1).min() < 1e-6
 
 
 def wide_problem():
@@ -140,8 +142,10 @@ def test_memory_of_a_pruned_model_does_not_grow_with_classes_times_features():
 def test_nor_does_it_when_such_a_model_goes_on_learning():
     """Old classes and new ones: the weights to start from are never there all at once."""
     tree, sparse, y = wide_problem()
-    known = y < 620
-    model = RecursiveSVC(structure=tree, prune_below=0.1, tol=0.2, **QUICK).fit(sparse[known], y[known])
+    reference = y < 620
+    model = RecursiveSVC(structure=tree, prune_below=0.1, tol=0.2, **QUICK).fit(
+        sparse[reference], y[reference]
+    )
     peak = peak_of(lambda: copy(model).partial_fit(sparse[1200:], y[1200:]))
     assert peak < 0.5 * 4 * 640 * sparse.shape[1], f"{peak / 2**20:.0f} MiB"
 
@@ -168,9 +172,9 @@ def test_data_on_inner_nodes():
     model = RecursiveSVC(structure=TREE, **QUICK).fit(X, y)
     assert set(model.classes_) == {"a", *LEAVES}
     proba = model.predict_node_proba(X_NEW)
-    at = {name: i for i, name in enumerate(model.nodes_.tolist())}
-    below = proba[:, [at[n] for n in ("a1", "a2", "a3")]].sum(axis=1)
-    assert (proba[:, at["a"]] >= below - 1e-9).all()  # what is left is its own
+    index = {name: i for i, name in enumerate(model.nodes_.tolist())}
+    below = proba[:, [index[n] for n in ("a1", "a2", "a3")]].sum(axis=1)
+    assert (proba[:, index["a"]] >= below - 1e-9).all()  # what is left is its own
 
 
 @pytest.mark.parametrize("kind", ["sets", "indicator", "sparse indicator"])
@@ -183,12 +187,12 @@ def test_multilabel(kind, structure):
         "sparse indicator": indicator.astype(int),
     }[kind]
     model = RecursiveSVC(structure=structure, **QUICK).fit(X, y)
-    found = model.predict(X)
+    result = model.predict(X)
     if kind == "sets":
-        found = structure.indicator(found)
-    assert found.shape == indicator.shape
-    assert sp.issparse(found) == (kind != "indicator")
-    assert micro_f1(indicator.astype(int), sp.csr_array(found).astype(int)) > 0.7
+        result = structure.indicator(result)
+    assert result.shape == indicator.shape
+    assert sp.issparse(result) == (kind != "indicator")
+    assert micro_f1(indicator.astype(int), sp.csr_array(result).astype(int)) > 0.7
     flags = RecursiveSVC(structure=structure, **QUICK).fit(X, SETS)
     np.testing.assert_array_equal(model.coef_, flags.coef_)
 
@@ -201,9 +205,9 @@ def test_predictions_hang_together(structure, labels):
     assert ((proba >= 0) & (proba <= 1 + 1e-9)).all()
     for parent, child in model.hierarchy_.names[model.hierarchy_.edges]:
         assert (proba[:, nodes.index(parent)] >= proba[:, nodes.index(child)] - 1e-9).all()
-    found, paths = model.predict(X_NEW), model.predict_path(X_NEW)
+    result, paths = model.predict(X_NEW), model.predict_path(X_NEW)
     if labels is Y:
-        assert [path[-1] for path in paths] == found.tolist()
+        assert [path[-1] for path in paths] == result.tolist()
         best, values = model.predict_top_k(X_NEW, 3)
         first = model.classes_[model.predict_proba(X_NEW).argmax(axis=1)]
         assert best[:, 0].tolist() == first.tolist()
@@ -213,7 +217,7 @@ def test_predictions_hang_together(structure, labels):
         both = [(s, u) for s, u in zip(sure, unsure, strict=True) if s is not None]
         assert all(depth[s] <= depth[u] for s, u in both)
     else:
-        assert [sorted(path[-1] for path in row) for row in paths] == [sorted(row) for row in found]
+        assert [sorted(path[-1] for path in row) for row in paths] == [sorted(row) for row in result]
 
 
 @every_model
@@ -245,10 +249,10 @@ def test_a_sample_weight_of_two_is_a_document_given_twice(model, flat, params, s
     times = np.random.default_rng(3).integers(0, 4, len(Y))
     ours = model(structure=structure, **{**SHARP, **params})
     weighted = ours.fit(X, Y, sample_weight=times).coef_
-    given = model(structure=structure, **{**SHARP, **params}).fit(
+    labels = model(structure=structure, **{**SHARP, **params}).fit(
         np.repeat(X, times, axis=0), np.repeat(Y, times)
     )
-    np.testing.assert_allclose(weighted, given.coef_, atol=1e-5)
+    np.testing.assert_allclose(weighted, labels.coef_, atol=1e-5)
     half = model(structure=structure, **{**SHARP, **params, "C": SHARP["C"] / 2})
     np.testing.assert_allclose(half.fit(X, Y, sample_weight=2.0 * times).coef_, weighted, atol=1e-5)
 
@@ -383,10 +387,10 @@ def test_a_fit_that_could_not_be_calibrated_is_refused_before_it_is_trained(monk
 def test_only_the_weights_of_a_fit_are_there_when_it_is_calibrated(monkeypatch):
     train, alive = _memory.train_joint, []
 
-    def watched(*args, **more):
+    def watched(*args, **options):
         gc.collect()
         alive.append([joint() is not None for joint in joints])
-        fitted = train(*args, **more)
+        fitted = train(*args, **options)
         joints.append(weakref.ref(fitted.joint))
         return fitted
 
@@ -459,7 +463,7 @@ def test_held_out_training_that_starts_warm_gives_the_same_scores(loss, monkeypa
     data = make_hierarchical_text(1200, 2000, branching=(10, 20), n_test=1, mean_length=40, random_state=0)
     X, solve, scores = LtcTransformer().fit_transform(data.X_train), CoupledSolver.solve, []
 
-    def keep(parts, *more):
+    def keep(parts, *further):
         scores.append(parts[0].scores)
         return Calibration(1.0)
 
@@ -471,8 +475,8 @@ def test_held_out_training_that_starts_warm_gives_the_same_scores(loss, monkeypa
         monkeypatch.setattr(CoupledSolver, "solve", method)
         RecursiveSVC(0.3, loss=loss, structure=data.hierarchy, random_state=0).fit(X, data.y_train)
     # How far the best class of a row is above the others, which probabilities depend on.
-    found, exact = (s.max(axis=1) - s.mean(axis=1) for s in scores)
-    assert found.mean() == pytest.approx(exact.mean(), rel=0.025)
+    result, exact = (s.max(axis=1) - s.mean(axis=1) for s in scores)
+    assert result.mean() == pytest.approx(exact.mean(), rel=0.025)
 
 
 def test_default_tolerance_is_finer_for_rows_with_few_zeros():
@@ -481,10 +485,10 @@ def test_default_tolerance_is_finer_for_rows_with_few_zeros():
     dense = centres[y] + rng.normal(size=(600, 20))
     sparse = np.where(rng.random(dense.shape) < 0.3, dense, 0.0)
     for rows, tol in ((dense, 1e-3), (sparse, 1e-2)):
-        default, given = (
+        default, params = (
             RecursiveSVC(tol=value, calibration=None, random_state=0).fit(rows, y) for value in (None, tol)
         )
-        np.testing.assert_array_equal(default.coef_, given.coef_)
+        np.testing.assert_array_equal(default.coef_, params.coef_)
         assert default.duality_gap_ <= tol
     with pytest.warns(ConvergenceWarning, match="tol=0.001"):
         RecursiveSVC(max_iter=1, calibration=None, random_state=0).fit(dense, y)

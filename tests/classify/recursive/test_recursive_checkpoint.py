@@ -71,9 +71,9 @@ X, Y = problem()
 DENSE = X.toarray() + 1.0
 
 
-def make(case, **more):
+def make(case, **options):
     estimator, params = CASES[case]
-    return estimator(**{"structure": TREE, "calibration": None, "random_state": 0, **params, **more})
+    return estimator(**{"structure": TREE, "calibration": None, "random_state": 0, **params, **options})
 
 
 def rows(case):
@@ -106,7 +106,7 @@ def stop_at(patch, k):
 
 
 def assert_same(model, reference):
-    left, right = (sp.csr_array(found.coef_).toarray() for found in (model, reference))
+    left, right = (sp.csr_array(result.coef_).toarray() for result in (model, reference))
     np.testing.assert_array_equal(left, right)
     np.testing.assert_array_equal(model.intercept_, reference.intercept_)
     assert (model.C_, model.coupling_) == (reference.C_, reference.coupling_)
@@ -127,8 +127,8 @@ def test_an_interrupted_fit_ends_with_the_same_bits(case, k, n_jobs, tmp_path, m
         stop_at(patch, k)
         with pytest.raises(KeyboardInterrupt):
             fit(case, folder, n_jobs)
-    kept = {path.name for path in folder.glob("*.piece")}
-    assert len(kept) <= k
+    ids = {path.name for path in folder.glob("*.piece")}
+    assert len(ids) <= k
     with monkeypatch.context() as patch:
         again = stop_at(patch, None)
         resumed = fit(case, folder, 3 - n_jobs)

@@ -40,15 +40,15 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
     scores = []
     for f in range(3):
         seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        one = estimator(C=C, coupling=coupling, **params).fit(X[seen], [labels[i] for i in seen])
-        assert len(one.classes_) == len(present)
-        found = one.predict(X[unseen])
+        first = estimator(C=C, coupling=coupling, **params).fit(X[seen], [labels[i] for i in seen])
+        assert len(first.classes_) == len(present)
+        result = first.predict(X[unseen])
         if labels is SETS:
             scores.append(
-                measure(indicator[unseen][:, present], TREE.indicator(found).astype(np.int64)[:, present])
+                measure(indicator[unseen][:, present], TREE.indicator(result).astype(np.int64)[:, present])
             )
         else:
-            scores.append(measure(Y[unseen].astype(str), found.astype(str)))
+            scores.append(measure(Y[unseen].astype(str), result.astype(str)))
     return scores
 
 
@@ -147,7 +147,7 @@ def test_a_race_finds_the_peak_of_the_grid(peak, monkeypatch):
     monkeypatch.setattr(_trials, "_judge_fold", lambda *_: _trials.Judged(where["score"], np.zeros(5)))
     couplings = [0.0, 0.1, 0.3, 1.0]
     coupled = [type("Coupling", (), {})() for _ in couplings]
-    values = {id(one): value for one, value in zip(coupled, couplings, strict=True)}
+    values = {id(first): value for first, value in zip(coupled, couplings, strict=True)}
     plan = _search.Plan([], couplings, coupled, None, [], "macro_f1", None, None, extends=True, unit=1.0)
     trials = _search.Trials([None] * 3, plan, None)
     _search.run_race(trials)
@@ -158,9 +158,9 @@ def test_a_race_finds_the_peak_of_the_grid(peak, monkeypatch):
 
 def test_evidence_averages_to_the_score():
     rng = np.random.default_rng(0)
-    truth, found = (sp.csr_array((rng.random((40, 6)) < 0.3).astype(np.int64)) for _ in range(2))
-    assert _trials.evidence(truth, found, True).mean() == pytest.approx(macro_f1(truth, found))
-    assert _trials.evidence(truth, found, False).mean() == pytest.approx(micro_f1(truth, found))
+    truth, result = (sp.csr_array((rng.random((40, 6)) < 0.3).astype(np.int64)) for _ in range(2))
+    assert _trials.evidence(truth, result, True).mean() == pytest.approx(macro_f1(truth, result))
+    assert _trials.evidence(truth, result, False).mean() == pytest.approx(micro_f1(truth, result))
 
 
 def test_the_standard_error_is_that_of_resampled_rows():
@@ -168,7 +168,7 @@ def test_the_standard_error_is_that_of_resampled_rows():
     rng = np.random.default_rng(0)
     truth = rng.random((400, 5)) < 0.4
     a, b = (truth ^ (rng.random(truth.shape) < share) for share in (0.1, 0.15))
-    values = [_trials.evidence(sp.csr_array(truth), sp.csr_array(found), False) for found in (a, b)]
+    values = [_trials.evidence(sp.csr_array(truth), sp.csr_array(result), False) for result in (a, b)]
     samples = [rng.integers(400, size=400) for _ in range(300)]
     gains = [
         micro_f1(truth[i].astype(int), a[i].astype(int)) - micro_f1(truth[i].astype(int), b[i].astype(int))
@@ -229,10 +229,10 @@ def test_default_costs_go_on_beyond_the_end_of_the_grid(end, monkeypatch):
 
     monkeypatch.setattr(_trials, "_train_fold", train)
     monkeypatch.setattr(_trials, "_judge_fold", judge)
-    found = RecursiveSVC(C="cv", structure=TREE, **QUICK).fit(X, Y).C_
-    assert found == pytest.approx(end, rel=0.3)
-    given = RecursiveSVC(C="cv", search=TWO, structure=TREE, **QUICK).fit(X, Y)
-    assert given.cv_results_["C"].tolist() == [0.1, 1.0]
+    result = RecursiveSVC(C="cv", structure=TREE, **QUICK).fit(X, Y).C_
+    assert result == pytest.approx(end, rel=0.3)
+    params = RecursiveSVC(C="cv", search=TWO, structure=TREE, **QUICK).fit(X, Y)
+    assert params.cv_results_["C"].tolist() == [0.1, 1.0]
 
 
 def test_a_number_given_stays_where_the_other_is_searched():
@@ -265,9 +265,9 @@ def test_a_model_is_saved_with_what_its_splitter_split(splitter, tmp_path):
     np.testing.assert_array_equal(model.cv_results_["scores"], same.cv_results_["scores"])
     io.save(model, tmp_path / "model")
     loaded = io.load(tmp_path / "model")
-    for found, want in zip(loaded.search["cv"], PAIRS, strict=True):
-        np.testing.assert_array_equal(found[0], want[0])
-        np.testing.assert_array_equal(found[1], want[1])
+    for result, want in zip(loaded.search["cv"], PAIRS, strict=True):
+        np.testing.assert_array_equal(result[0], want[0])
+        np.testing.assert_array_equal(result[1], want[1])
     again = loaded.fit(X, Y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
     np.testing.assert_array_equal(again.cv_results_["scores"], model.cv_results_["scores"])
@@ -382,7 +382,7 @@ NOISE_LABELS = np.array(LEAVES, dtype=object)[np.arange(150) % 5]
 def test_rows_of_weight_zero_change_nothing(case, sets):
     """Nor do they where C, coupling, calibration and threshold are learned: noise that does not count."""
     estimator, _, params = MODELS[case]
-    labels, more = (
+    labels, options = (
         (SETS, [[label] for label in NOISE_LABELS]) if sets else (Y.tolist(), NOISE_LABELS.tolist())
     )
     model = estimator(
@@ -391,14 +391,14 @@ def test_rows_of_weight_zero_change_nothing(case, sets):
     )  # fmt: skip
     weight = np.concatenate([np.zeros(75), np.linspace(0.5, 2, len(Y)), np.zeros(75)])
     among = model.fit(
-        np.vstack([NOISE[:75], X, NOISE[75:]]), [*more[:75], *labels, *more[75:]], sample_weight=weight
+        np.vstack([NOISE[:75], X, NOISE[75:]]), [*options[:75], *labels, *options[75:]], sample_weight=weight
     )
-    found = among.cv_results_["scores"], among.coef_, among.calibration_, among.decision_function(X_NEW)
+    result = among.cv_results_["scores"], among.coef_, among.calibration_, among.decision_function(X_NEW)
     want = model.fit(X, labels, sample_weight=weight[weight > 0])
-    np.testing.assert_array_equal(found[0], want.cv_results_["scores"])
-    np.testing.assert_array_equal(found[1], want.coef_)
-    np.testing.assert_array_equal(found[2], want.calibration_)
-    np.testing.assert_array_equal(found[3], want.decision_function(X_NEW))
+    np.testing.assert_array_equal(result[0], want.cv_results_["scores"])
+    np.testing.assert_array_equal(result[1], want.coef_)
+    np.testing.assert_array_equal(result[2], want.calibration_)
+    np.testing.assert_array_equal(result[3], want.decision_function(X_NEW))
 
 
 def test_splits_of_the_user_lose_their_rows_of_weight_zero():

@@ -99,17 +99,17 @@ def twin_polish(problem, norm2, loss, K, W, A, active, n_sweeps, enough, state):
         listed = list(listed)
         for _ in range(n_sweeps if listed else 0):
             state = shuffle(listed, state)
-            kept, gap = [], 0.0
+            ids, gap = [], 0.0
             for i in listed:
                 c, y, a = abs(float(problem.cost[i, b])), np.copysign(1.0, problem.cost[i, b]), A[i, b]
                 m = y * (design[i] @ W[:, b])
                 gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
                 low, high = a == 0 and m > 1 + SETTLED, loss == "hinge" and a == c and m < 1 - SETTLED
                 if not low and not high:
-                    kept.append(i)
+                    ids.append(i)
                     A[i, b] = best(loss, a, m, c, float(norm2[i]) * K[b, b])
                     W += np.outer(design[i], (A[i, b] - a) * y * K[b])
-            listed = kept
+            listed = ids
             if gap < enough:
                 break
     return W, A
@@ -171,11 +171,11 @@ def test_add_change_equals_numpy(dtype, bias, density):
     problem = random_problem(4, density=density, bias=bias, dtype=dtype)
     rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
-    at, columns = np.nonzero(change)
+    index, columns = np.nonzero(change)
     mix, part = rng.standard_normal(2).astype(dtype), rng.standard_normal(8).astype(dtype)
     group = np.array([1, 0, 1])
     want = part + problem.design.T @ (change @ mix[group])
-    add_change(*rows[:3], rows.bias, at, columns, change[at, columns], mix, group, part)
+    add_change(*rows[:3], rows.bias, index, columns, change[index, columns], mix, group, part)
     np.testing.assert_allclose(part, want, atol=TOLERANCE[dtype])
 
 
@@ -186,8 +186,8 @@ def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias, density):
     problem = random_problem(4, density=density, bias=bias, dtype=dtype)
     rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
-    at, columns = np.nonzero(change)
-    triples = at, columns, change[at, columns]
+    index, columns = np.nonzero(change)
+    triples = index, columns, change[index, columns]
     mix, parts = rng.standard_normal((2, 2)).astype(dtype), rng.standard_normal((5, 8)).astype(dtype)
     group = np.array([0, 1, 1])
     want = parts.astype(float)
@@ -225,8 +225,8 @@ def test_scaled_certificate_equals_numpy(dtype, loss, bias):
     scales, losses = np.array([1.0, 1.3, 0.5], dtype), np.full(3, np.nan)
     norm, gap = certify_scaled(*rows[:3], problem.cost, LOSSES[loss], rows.bias, W, A, scales, losses)
     c, m = np.abs(problem.cost).astype(float), np.sign(problem.cost) * (problem.design @ W.astype(float))
-    for s, found in zip(scales, losses, strict=True):
-        np.testing.assert_allclose(found, (c * loss_value(loss, s * m)).sum(), rtol=TOLERANCE[dtype])
+    for s, result in zip(scales, losses, strict=True):
+        np.testing.assert_allclose(result, (c * loss_value(loss, s * m)).sum(), rtol=TOLERANCE[dtype])
     np.testing.assert_allclose(norm, (A * m).sum() / 2, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     want = c * loss_value(loss, m) + conjugate(loss, A.astype(float), c) + A * m
     np.testing.assert_allclose(gap, want.sum(), rtol=TOLERANCE[dtype])
@@ -258,7 +258,10 @@ def test_difference_of_triples(densities):
     new, old = (sparse_matrix(seed, density=d) for seed, d in enumerate(densities))
     new[:5] = old[:5]  # what did not change is no change
     triples = [
-        (*(at.astype(t) for at, t in zip(np.nonzero(M), (np.int32, np.int8), strict=True)), M[np.nonzero(M)])
+        (
+            *(index.astype(t) for index, t in zip(np.nonzero(M), (np.int32, np.int8), strict=True)),
+            M[np.nonzero(M)],
+        )
         for M in (new, old)
     ]
     rows, columns, values = subtract_triples(*triples[0], *triples[1])
@@ -273,10 +276,10 @@ def test_rows_are_taken_with_their_features_counted_anew(ids):
     ids = np.array(ids, np.int64)
     indptr, indices, data, features = take_rows(X.indptr, X.indices, X.data, ids, scratch)
     assert (scratch == -1).all()
-    found = np.zeros((len(ids), 40))
+    result = np.zeros((len(ids), 40))
     if len(features):
-        found[:, features] = sp.csr_array((data, indices, indptr), shape=(len(ids), len(features))).toarray()
-    np.testing.assert_array_equal(found, X.toarray()[ids])
+        result[:, features] = sp.csr_array((data, indices, indptr), shape=(len(ids), len(features))).toarray()
+    np.testing.assert_array_equal(result, X.toarray()[ids])
     np.testing.assert_array_equal(features, np.flatnonzero(X.toarray()[ids].any(axis=0)))
 
 
@@ -502,15 +505,15 @@ def test_a_warm_start_ends_at_the_same_optimum(loss, before, offset):
     problem = JointProblem(*WIDE["tree"], loss, coupling=0.2, n_samples=15, offset=offset)
     tol = {"tol": 1e-4, "max_iter": 20_000}
     cold = problem.joint().solve(**tol)
-    given = problem.joint(C=before).solve(tol=1e-2, max_iter=1000).multipliers
-    kept = [[array.copy() for array in m] for m in given]
+    params = problem.joint(C=before).solve(tol=1e-2, max_iter=1000).multipliers
+    ids = [[array.copy() for array in m] for m in params]
     joint = problem.joint()
-    warm = joint.solve(multipliers=given, **tol)
+    warm = joint.solve(multipliers=params, **tol)
     assert warm.converged
     np.testing.assert_allclose(warm.certificate.objective, cold.certificate.objective, rtol=1e-4)
     dual = problem.dual(problem.multipliers(joint, warm.multipliers))  # of one optimum: a bound for both
     assert dual <= cold.certificate.objective * (1 + 1e-12)
-    for m, arrays in zip(given, kept, strict=True):  # what was given is left as it was
+    for m, arrays in zip(params, ids, strict=True):  # what was given is left as it was
         assert all(np.array_equal(a, b) for a, b in zip(m, arrays, strict=True))
 
 
@@ -536,7 +539,7 @@ def test_rows_of_no_cost_do_not_matter(density):
     problem = JointProblem(*WIDE["tree"], "squared_hinge", density=density)
     problem.cost[::3] = 0.0
     less = JointProblem(*WIDE["tree"], "squared_hinge", density=density)
-    kept = np.arange(40) % 3 > 0
-    less.X, less.design, less.cost = problem.X[kept], problem.design[kept], problem.cost[kept]
-    found = [p.joint().solve(tol=1e-6, max_iter=20_000).certificate.objective for p in (problem, less)]
-    np.testing.assert_allclose(*found, rtol=1e-6)
+    ids = np.arange(40) % 3 > 0
+    less.X, less.design, less.cost = problem.X[ids], problem.design[ids], problem.cost[ids]
+    result = [p.joint().solve(tol=1e-6, max_iter=20_000).certificate.objective for p in (problem, less)]
+    np.testing.assert_allclose(*result, rtol=1e-6)

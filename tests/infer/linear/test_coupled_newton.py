@@ -50,8 +50,8 @@ def make(problem, factor, solver=CoupledNewton, offset=None, n_jobs=1):
     return solver(rows, costs, factor, *loss, engine, None if offset is None else from_weights)
 
 
-def dense_problem(seed=0, **more):
-    return random_problem(seed, **{"n_block": 5, "density": 1.0, **more})
+def dense_problem(seed=0, **options):
+    return random_problem(seed, **{"n_block": 5, "density": 1.0, **options})
 
 
 def primal(W, problem, K, offset=0.0):
@@ -70,8 +70,8 @@ def generic_optimum(problem, K, offset=0.0):
         return value, gradient.ravel()
 
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9}
-    found = minimize(flat, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=options)
-    return found.x.reshape(shape), found.fun
+    result = minimize(flat, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=options)
+    return result.x.reshape(shape), result.fun
 
 
 def dense(coef):
@@ -115,8 +115,8 @@ def test_many_blocks_have_their_weights_and_shared_parts():
     want, _ = generic_optimum(problem, (star.T @ star).toarray())
     np.testing.assert_allclose(W, want, atol=1e-4)
     # The part of a leaf is the sum of its own multipliers.
-    own = [solver.parts(k, solution) for k in range(2)]
-    np.testing.assert_allclose(np.vstack(own) + solution.shared, W.T, atol=1e-10)
+    part = [solver.parts(k, solution) for k in range(2)]
+    np.testing.assert_allclose(np.vstack(part) + solution.shared, W.T, atol=1e-10)
 
 
 @pytest.mark.parametrize("with_offset", [False, True])
@@ -174,9 +174,9 @@ def test_preconditioner_is_the_inverse_for_equal_curvatures():
 def test_number_of_threads_changes_no_bit(monkeypatch):
     monkeypatch.setattr(newton, "_CHUNK", 16)
     problem, factor = dense_problem(8, n_samples=300), factor_of(TREE)
-    one, two = (make(problem, factor, n_jobs=n).solve(tol=1e-8) for n in (1, 2))
-    np.testing.assert_array_equal(one.multipliers, two.multipliers)
-    np.testing.assert_array_equal(one.trace["gap"], two.trace["gap"])
+    first, two = (make(problem, factor, n_jobs=n).solve(tol=1e-8) for n in (1, 2))
+    np.testing.assert_array_equal(first.multipliers, two.multipliers)
+    np.testing.assert_array_equal(first.trace["gap"], two.trace["gap"])
 
 
 def test_interrupted_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_interrupted_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_failed_fit_frees_its_arrays(monkeypatch):
-    def fails(*given):
+    def fails(*params):
         raise MemoryError
 
     solver = make(dense_problem(9), factor_of(TREE))
@@ -290,7 +290,7 @@ def data():
     return X, y.astype(str)
 
 
-def model(**more):
+def model(**options):
     settings = {
         "C": 1.0,
         "structure": TREE,
@@ -298,7 +298,7 @@ def model(**more):
         "max_iter": 5000,
         "calibration": None,
     }
-    return RecursiveLogisticRegression(**{**settings, **more})
+    return RecursiveLogisticRegression(**{**settings, **options})
 
 
 @STRUCTURES
@@ -318,8 +318,8 @@ def test_estimator_gives_what_coordinate_descent_gives(data, structure, prune_be
     monkeypatch.setattr(_joint, "suits_newton", lambda *sizes: False)
     rounds, *theirs = train()
     assert steps < rounds
-    for one, other in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-3)
+    for single, other in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(single, other, atol=2e-3)
 
 
 def test_weight_two_equals_a_repeated_row_and_weight_zero_no_row(data):

@@ -69,12 +69,12 @@ def test_optimum_equals_lbfgs_on_the_primal(loss, bias, density):
         return w @ w / 2 + c @ values, w + design.T @ (c * y * slopes)
 
     for b in range(problem.cost.shape[1]):
-        found = minimize(
+        result = minimize(
             value_and_gradient, np.zeros(design.shape[1]), problem.cost[:, b], jac=True, method="L-BFGS-B",
             options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9},
         )  # fmt: skip
-        assert solution.objectives[b] == pytest.approx(found.fun, rel=1e-7)
-        np.testing.assert_allclose(solution.weights[:, b], found.x, atol=1e-4)
+        assert solution.objectives[b] == pytest.approx(result.fun, rel=1e-7)
+        np.testing.assert_allclose(solution.weights[:, b], result.x, atol=1e-4)
 
 
 def liblinear(loss, bias):
@@ -114,7 +114,7 @@ def quadratic_program(margins, cost):
     G = np.block([[margins, np.eye(n_samples)], [np.zeros((n_samples, n_weights)), np.eye(n_samples)]])
     h = np.repeat([1.0, 0.0], n_samples)
     square, linear = np.repeat([1.0, 0.0], [n_weights, n_samples]), np.append(np.zeros(n_weights), cost)
-    found = minimize(
+    result = minimize(
         lambda v: square @ v**2 / 2 + linear @ v,
         np.repeat([0.0, 1.0], [n_weights, n_samples]),
         jac=lambda v: square * v + linear,
@@ -122,8 +122,8 @@ def quadratic_program(margins, cost):
         method="SLSQP",
         options={"ftol": 1e-12, "maxiter": 500},
     )
-    assert (G @ found.x >= h - 1e-9).all()
-    return found.x[:n_weights], found.fun
+    assert (G @ result.x >= h - 1e-9).all()
+    return result.x[:n_weights], result.fun
 
 
 def test_hinge_optimum_equals_a_quadratic_program():
@@ -226,10 +226,10 @@ def test_float32_agrees_with_float64_within_their_gaps(loss):
 
 def test_same_seed_same_bits_other_seed_same_optimum():
     problem = random_problem(8)
-    one, again, other = solve(problem), solve(problem), solve(problem, seed=1)
-    np.testing.assert_array_equal(one.weights, again.weights)
-    assert not np.array_equal(one.multipliers.values, other.multipliers.values)
-    assert_same_optimum(one, other)
+    first, again, other = solve(problem), solve(problem), solve(problem, seed=1)
+    np.testing.assert_array_equal(first.weights, again.weights)
+    assert not np.array_equal(first.multipliers.values, other.multipliers.values)
+    assert_same_optimum(first, other)
 
 
 # --- invariances -----------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ def test_same_seed_same_bits_other_seed_same_optimum():
 @given(seed=SEEDS, order=st.permutations(range(5)))
 def test_permuted_classes_permute_the_weights(loss, seed, order):
     problem = random_problem(seed, n_samples=20, n_block=5)
-    one, other = solve(problem, loss), solve(problem._replace(cost=problem.cost[:, order]), loss)
-    assert_same_weights(one.weights[:, order], other.weights, one.gaps[order], other.gaps)
+    first, other = solve(problem, loss), solve(problem._replace(cost=problem.cost[:, order]), loss)
+    assert_same_weights(first.weights[:, order], other.weights, first.gaps[order], other.gaps)
 
 
 @ALL_LOSSES
@@ -252,9 +252,9 @@ def test_a_duplicated_row_is_twice_the_cost(loss, seed, row):
     twice = problem.cost.copy()
     twice[row] *= 2
     rows = np.append(np.arange(20), row)
-    one = solve(problem._replace(X=problem.X[rows], cost=problem.cost[rows]), loss)
+    first = solve(problem._replace(X=problem.X[rows], cost=problem.cost[rows]), loss)
     other = solve(problem._replace(cost=twice), loss)
-    assert_same_optimum(one, other)
+    assert_same_optimum(first, other)
 
 
 @ALL_LOSSES
@@ -264,11 +264,11 @@ def test_rows_without_cost_change_nothing(loss, seed, out):
     problem = random_problem(seed, n_samples=20)
     cost = problem.cost.copy()
     cost[list(out)] = 0.0
-    kept = np.setdiff1d(np.arange(20), list(out))
-    one = solve(problem._replace(cost=cost), loss)
-    other = solve(problem._replace(X=problem.X[kept], cost=problem.cost[kept]), loss)
-    assert not np.isin(one.multipliers.rows, list(out)).any()
-    assert_same_optimum(one, other)
+    ids = np.setdiff1d(np.arange(20), list(out))
+    first = solve(problem._replace(cost=cost), loss)
+    other = solve(problem._replace(X=problem.X[ids], cost=problem.cost[ids]), loss)
+    assert not np.isin(first.multipliers.rows, list(out)).any()
+    assert_same_optimum(first, other)
 
 
 @ALL_LOSSES
@@ -277,9 +277,9 @@ def test_rows_without_cost_change_nothing(loss, seed, out):
 def test_doubled_rows_are_fourfold_costs_at_half_the_weights(loss, seed):
     """With v = 2 w: 1/2 |w|^2 + sum c loss(2 w.x) = 1/4 (1/2 |v|^2 + sum 4 c loss(v.x))."""
     problem = random_problem(seed, n_samples=20)
-    one = solve(problem._replace(X=problem.X * 2.0, bias=2 * problem.bias), loss)
+    first = solve(problem._replace(X=problem.X * 2.0, bias=2 * problem.bias), loss)
     other = solve(problem._replace(cost=4 * problem.cost), loss)
-    rescaled = one._replace(weights=2 * one.weights, gaps=4 * one.gaps, objectives=4 * one.objectives)
+    rescaled = first._replace(weights=2 * first.weights, gaps=4 * first.gaps, objectives=4 * first.objectives)
     assert_same_optimum(rescaled, other)
 
 
@@ -338,11 +338,11 @@ def test_one_feature_one_class_equals_a_scalar_search(loss):
     x = np.array([0.5, 1.0, 2.0, -0.7])  # all rows positive
     problem = Problem(sp.csr_array(x[:, None]), np.ones((4, 1)), 0.0)
     solution = solve(problem, loss)
-    found = minimize_scalar(
+    result = minimize_scalar(
         lambda w: primal(problem, loss, np.array([[w], [0.0]]))[0], bounds=(-3, 3), method="bounded"
     )
-    assert solution.objectives[0] == pytest.approx(found.fun, rel=1e-5)
-    assert solution.objectives[0] <= found.fun + 1e-8
+    assert solution.objectives[0] == pytest.approx(result.fun, rel=1e-5)
+    assert solution.objectives[0] <= result.fun + 1e-8
 
 
 @ALL_LOSSES

@@ -16,8 +16,8 @@ def sparse_problem(bias=1.0, n_rows=1500, n_features=300, n_block=6, seed=0):
     """Rows with few features, of which each class has its own: most negatives share none with the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 40, n_rows)
-    own = rng.integers(0, 7, (n_rows, 3)) + 7 * labels[:, None]
-    columns = np.hstack([own, rng.integers(0, n_features, (n_rows, 3))])
+    part = rng.integers(0, 7, (n_rows, 3)) + 7 * labels[:, None]
+    columns = np.hstack([part, rng.integers(0, n_features, (n_rows, 3))])
     indptr = np.arange(n_rows + 1) * 6
     X = sp.csr_array((np.full(columns.size, 6**-0.5), columns.ravel(), indptr), shape=(n_rows, n_features))
     X.sum_duplicates()
@@ -41,13 +41,13 @@ def test_passes_over_listed_pairs_reach_the_certified_optimum(monkeypatch, loss,
     monkeypatch.setattr(flat_block, "_NEARLY", 0.9)
     sweeps, sweep = [], flat_block.sweep_block
     monkeypatch.setattr(flat_block, "sweep_block", lambda *args: sweeps.append(0) or sweep(*args))
-    found = solve_block(rows, cost, loss=loss, tol=1e-4)
-    assert len(sweeps) < len(found.history) or not bias  # without a bias, too many pairs violate
-    assert found.converged
-    value = objective(X, cost, found.weights, bias, loss)
-    assert value == pytest.approx(found.objectives.sum())
+    result = solve_block(rows, cost, loss=loss, tol=1e-4)
+    assert len(sweeps) < len(result.history) or not bias  # without a bias, too many pairs violate
+    assert result.converged
+    value = objective(X, cost, result.weights, bias, loss)
+    assert value == pytest.approx(result.objectives.sum())
     lowest = want.objectives.sum() - want.gaps.sum()
-    assert value - found.gaps.sum() <= want.objectives.sum() * (1 + 1e-12)  # a lower bound of the optimum
+    assert value - result.gaps.sum() <= want.objectives.sum() * (1 + 1e-12)  # a lower bound of the optimum
     assert value <= lowest * (1 + 2e-4)
 
 
@@ -69,8 +69,8 @@ def test_a_start_from_more_rows_reaches_the_same_optimum_in_fewer_passes(loss):
 def test_a_start_of_a_larger_cost_is_made_feasible():
     rows, cost, X = sparse_problem()
     larger = solve_block(rows, 3 * cost, loss="hinge", tol=1e-4)
-    found = solve_block(rows, cost, loss="hinge", tol=1e-4, start=larger.multipliers)
-    assert found.converged
-    assert (np.abs(found.multipliers.values) <= 2.0).all()
-    assert (found.gaps >= 0).all()
-    assert objective(X, cost, found.weights, 1.0, "hinge") == pytest.approx(found.objectives.sum())
+    result = solve_block(rows, cost, loss="hinge", tol=1e-4, start=larger.multipliers)
+    assert result.converged
+    assert (np.abs(result.multipliers.values) <= 2.0).all()
+    assert (result.gaps >= 0).all()
+    assert objective(X, cost, result.weights, 1.0, "hinge") == pytest.approx(result.objectives.sum())

@@ -50,6 +50,6 @@ def test_models_have_the_features_of_the_caller(model, monkeypatch):
     X, y = wide_rows()
     tree = Hierarchy.from_edges([("root", p) for p in "ab"] + [("ab"[k % 2], k) for k in range(6)])
     model = model.set_params(calibration=None, structure=tree)
-    found = model.fit(X, y).decision_function(X)
+    result = model.fit(X, y).decision_function(X)
     monkeypatch.setattr(row_views, "_FEW_FEATURES", 10**6)
-    np.testing.assert_allclose(found, model.fit(X, y).decision_function(X), atol=1e-2)
+    np.testing.assert_allclose(result, model.fit(X, y).decision_function(X), atol=1e-2)
