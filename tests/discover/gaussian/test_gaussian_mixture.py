@@ -295,6 +295,15 @@ def test_an_interrupted_fit_resumes_to_the_same_chains(model, tmp_path, monkeypa
     assert not (tmp_path / "fit").exists()
 
 
+def test_the_mixture_that_the_rule_fits_first_leaves_the_checkpoint_alone(tmp_path):
+    X, _ = blobs(60)
+    model = MaxMarginGaussianMixture(select="heuristic", **SHORT)
+    expected = model.fit(X).partitions_
+    with arbora.running(checkpoint=tmp_path / "fit"):
+        np.testing.assert_array_equal(model.fit(X).partitions_, expected)
+    assert not (tmp_path / "fit").exists()
+
+
 @pytest.mark.parametrize("model", MODELS)
 class TestInput:
     def test_more_features_than_rows(self, model):
