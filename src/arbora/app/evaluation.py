@@ -163,12 +163,12 @@ def level_calibration(model: Any, X: Any, truth: Any, hierarchy: Hierarchy) -> T
 
 def _levels(trial: Trial, hierarchy: Hierarchy) -> list[dict[str, Any]]:
     truth, predicted, baseline = trial.truth, trial.predictions.labels, trial.baseline
-    quality = {int(row[0]): row[1:4] for row in trial.calibration or ()}
+    quality = {int(row[0]): row[1:4] for row in (() if trial.calibration is None else trial.calibration.rows)}
     # Average over the nodes with documents, so that both models are compared on the same nodes.
     table = f1_by_level(truth, predicted, hierarchy, nodes="true")
     other = None if baseline is None else f1_by_level(truth, baseline, hierarchy, nodes="true")
     rows = []
-    for place, (level, micro, macro, n_nodes) in enumerate(table):
+    for place, (level, micro, macro, n_nodes) in enumerate(table.rows):
         _, base_micro, base_macro, _ = other.rows[place] if other is not None else (None, None, None, None)
         log_loss, brier, error = quality.get(int(level), (None, None, None))
         rows.append(

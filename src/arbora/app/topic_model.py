@@ -167,8 +167,10 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         topics_found = time.perf_counter()
         names = feature_names(documents, vectorizer, X.shape[1])
         members = typical_members(X, labels, np.array([leaf.mean for leaf in leaves_of(estimator)]))
-        least = 2 if len(labels) >= _MANY_TEXTS else 1
-        forms = group_forms(forms_of(documents.texts, X, names, vectorizer), members, min_documents=least)
+        min_documents = 2 if len(labels) >= _MANY_TEXTS else 1
+        forms = group_forms(
+            forms_of(documents.texts, X, names, vectorizer), members, min_documents=min_documents
+        )
         spent = np.diff([start, rows_made, topics_found, time.perf_counter()]).tolist()
         self.vectorizer_, self.estimator_, self.forms_ = vectorizer, estimator, forms
         self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~has_words).sum()), curve
