@@ -444,7 +444,7 @@ class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
         return information(clusters.weights)
 
     def top_features(self, feature_names: Any = None, n: Any = 10) -> list[list[tuple[Any, float]]]:
-        """List the features that tell most about each cluster.
+        """List the features with the most information about each cluster.
 
         Parameters
         ----------

@@ -136,7 +136,7 @@ def learn_components(
 
 
 class InformativeComponents(MetricTransform):
-    """Linear projection that tells most about the labels.
+    """Linear projection that keeps the most information about the labels.
 
     Unlike `FisherTransform`, it assumes no form of the groups: a group may consist of several clouds. It maximises
     the leave-one-out likelihood of the labels under a kernel estimate in the projected space.

@@ -49,7 +49,7 @@ from arbora.expand.clusters.search import SCALES, Choice, Options, choice_before
 from arbora.expand.groups import Groups, LabelledClusterer, read_further, read_groups
 from arbora.expand.transforms.base import MetricTransform
 
-# --- What is said about new groups: names, sizes, confidence, rows that stand for them ----------------------
+# --- Names, sizes, confidence and typical rows of new groups ------------------------------------------------
 
 
 _SHOWN = 5  # central and borderline rows of a group
@@ -351,7 +351,7 @@ class ExpandClusters(RowEstimator, LabelledClusterer, GroupPredictor, Explorable
         )
 
     def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
-        """Tell what separates the labelled groups, and which of them might be split or merged.
+        """Features that separate the labelled groups, and groups that might be split or merged.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """How many new groups: several rules, calibrated together on sets of known groups.
 
-Rules that work on unlabelled rows alone follow their own taste of what a group is. Here the known groups calibrate
-them. Sets of h known groups are drawn, with h from 1 or 2 up to all of them, and every rule is applied to their rows
-as if they had no labels. That gives a regression of what the rules say on what is true,
+Rules that see only unlabelled rows disagree about the size of a group. Here the known groups calibrate them. Sets of
+h known groups are drawn, with h from 1 or 2 up to all of them, and every rule is applied to their rows as if they had
+no labels. That gives a regression of what the rules say on what is true,
 
     log rule_j(h groups) = a_j + b_j log h + noise,      cov(noise) = S,
 
@@ -76,7 +76,7 @@ class NumberOfGroups(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What k-means and spectral clustering say of some rows, by number of clusters."""
+    """Measures of k-means and of spectral clustering of some rows, by number of clusters."""
 
     K: Ints
     variance: Matrix  # mean squared distance of a feature to the centres

@@ -214,7 +214,7 @@ class Problem(NamedTuple):
 
     @property
     def entropy(self) -> float:
-        """The e of the cost."""
+        """Weight of the entropy regulariser; 0 without it."""
         return self.strength if self.regularizer == "entropy" else 0.0
 
     def take(self, rows: Ints) -> Problem:
