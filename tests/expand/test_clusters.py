@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from arbora.expand import (
     BayesianPriorMixture,
@@ -32,6 +33,7 @@ from arbora.expand.clusters.pool import (
     Pool,
 )
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS
+from arbora.expand.clusters.search import agreement
 from arbora.io import load, save
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
@@ -128,6 +130,14 @@ def test_neighbour_graph_is_symmetric_without_loops():
     np.testing.assert_array_equal(graph, graph.T)
     assert not np.diag(graph).any()
     assert set(np.unique(graph)) <= {0.0, 0.5, 1.0}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scores_of_a_search_are_those_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    truth, labels = rng.integers(1 + seed, size=40), rng.integers(4 if seed else 1, size=40)
+    measures = (normalized_mutual_info_score, adjusted_rand_score, hungarian_accuracy)
+    assert agreement(truth, labels) == pytest.approx(np.mean([f(truth, labels) for f in measures]))
 
 
 # --- ExpandClusters ------------------------------------------------------------------------------------------------

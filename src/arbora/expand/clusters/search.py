@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from scipy.optimize import linear_sum_assignment
+from scipy.special import xlogy
 
 from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
@@ -30,7 +31,6 @@ from arbora.expand.transforms.base import (
     labelled_rows,
     take_groups,
 )
-from arbora.metrics import hungarian_accuracy
 
 SCALES = ("common", "each")
 _MAX_ROWS = 2000  # of a fold
@@ -69,9 +69,36 @@ class Choice(NamedTuple):
 
 
 def agreement(truth: Ints, labels: Ints) -> float:
-    """Mean of NMI, ARI and Hungarian accuracy."""
-    measures = (normalized_mutual_info_score, adjusted_rand_score, hungarian_accuracy)
-    return float(np.mean([measure(truth, labels) for measure in measures]))
+    """Mean of NMI, ARI and Hungarian accuracy, for codes 0, 1, ...
+
+    All three come from one table: the functions of scikit-learn check their arguments and count again, which would
+    take a third of the time of a fit.
+
+    Examples
+    --------
+    >>> agreement(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
+    table = np.zeros((int(truth.max()) + 1, int(labels.max()) + 1))
+    np.add.at(table, (truth, labels), 1.0)
+    n, of_truth, of_labels = len(truth), table.sum(axis=1), table.sum(axis=0)
+    entropy_truth, entropy_labels, joint = (entropy(counts / n) for counts in (of_truth, of_labels, table))
+    spread = (entropy_truth + entropy_labels) / 2
+    information = max(entropy_truth + entropy_labels - joint, 0.0)
+    nmi = information / spread if spread > 0 else 1.0
+    pairs, pairs_truth, pairs_labels, all_pairs = (
+        float(np.sum(counts * (counts - 1))) for counts in (table, of_truth, of_labels, np.array([n]))
+    )
+    chance = pairs_truth * pairs_labels / max(all_pairs, 1.0)
+    room = (pairs_truth + pairs_labels) / 2 - chance
+    ari = (pairs - chance) / room if room > 0 else 1.0
+    matched = float(table[linear_sum_assignment(table, maximize=True)].sum()) / n
+    return (nmi + ari + matched) / 3
+
+
+def entropy(shares: Matrix) -> float:
+    """Entropy of a distribution, in nats."""
+    return -float(xlogy(shares, shares).sum())
 
 
 class Fold(NamedTuple):
