@@ -93,7 +93,7 @@ def agreement(truth: Ints, labels: Ints) -> float:
     room = (pairs_truth + pairs_labels) / 2 - chance
     ari = (pairs - chance) / room if room > 0 else 1.0
     matched = float(table[linear_sum_assignment(table, maximize=True)].sum()) / n
-    return (nmi + ari + matched) / 3
+    return round((nmi + ari + matched) / 3, 12)  # equal scores stay equal: the first candidate wins
 
 
 def entropy(shares: Matrix) -> float:
