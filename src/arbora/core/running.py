@@ -12,14 +12,19 @@ from arbora.core.estimator import warn_caller
 
 
 class Place:
-    """Engine and checkpoint of a block, and which of them a fit has used."""
+    """Engine and checkpoint of a block, and which of them a fit has used; `outer` is the block around it."""
 
-    def __init__(self, engine: Any, checkpoint: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self, engine: Any, checkpoint: str | os.PathLike[str] | None, outer: Place | None = None
+    ) -> None:
         self.values = {"engine": engine, "checkpoint": checkpoint}
         self.used: set[str] = set()
+        self.outer = outer
 
     def take(self, name: str) -> Any:
-        """Return a value and note that it was used."""
+        """Return a value, by default that of the outer block, and note in its block that it was used."""
+        if self.values[name] is None and self.outer is not None:
+            return self.outer.take(name)
         self.used.add(name)
         return self.values[name]
 
@@ -41,6 +46,9 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
 
     Notes
     -----
+    In nested blocks, what the inner block does not give is that of the outer block. ``engine="threads"`` returns to
+    threads.
+
     Each estimator that has only one of the two says so in its documentation. A block in which no fit used what was
     given ends with a warning.
 
@@ -53,7 +61,7 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
     >>> with tempfile.TemporaryDirectory() as folder, arbora.running(checkpoint=folder):
     ...     model = OneVsRestSVC(calibration=None).fit(X, y)
     """
-    place = Place(engine, checkpoint)
+    place = Place(engine, checkpoint, _place.get())
     token = _place.set(place)
     try:
         yield
@@ -65,6 +73,16 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
 
 
 _NAMES = {"engine": "an engine", "checkpoint": "a checkpoint"}
+
+
+@contextmanager
+def outside_blocks() -> Iterator[None]:
+    """Run a fit that is a step of another fit: it sees no block, and so leaves the checkpoint of that fit alone."""
+    token = _place.set(None)
+    try:
+        yield
+    finally:
+        _place.reset(token)
 
 
 def running_engine() -> Any:

@@ -35,7 +35,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array
-from arbora.core.running import running
+from arbora.core.running import outside_blocks
 from arbora.discover.gaussian.mixture import (
     DirichletProcessGaussianMixture,
     PriorOptions,
@@ -183,7 +183,7 @@ feature_means_, feature_scales_, trace_, n_features_in_
         names = DirichletProcessGaussianMixture().get_params()
         params = {name: getattr(self, name) for name in names}
         params |= {"prior": options, "random_state": seed, "verbose": 0}
-        with running():  # the checkpoint of the block is that of the chains with margins
+        with outside_blocks():  # the checkpoint of the block is that of the chains with margins
             return DirichletProcessGaussianMixture(**params).fit(X).n_clusters_
 
     def _basis(self, X: Array) -> Array | None:
