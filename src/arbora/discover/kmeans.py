@@ -107,14 +107,7 @@ def cosines(X: sp.csr_array, centres: Array, engine: Engine) -> Array:
 
 
 def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
-    """Return the clusters of rows, starting from centres, without warnings.
-
-    Examples
-    --------
-    >>> rows = WeightedRows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
-    >>> split_rows(rows, np.eye(2), 5)
-    array([0, 1, 1])
-    """
+    """Return the clusters of rows, starting from centres, without warnings; -1 for rows of zeros."""
     X, engine = unit_rows(sp.csr_array(rows.X)), SerialEngine()
     weight, _ = check_weight(rows.weight, X)
     nonzero = as_rows(X, weight, rows.X.dtype)

@@ -94,20 +94,7 @@ def left_out_joint(
 ) -> Array:
     """Return the log-joint of training rows and components, where each component lacks the part of the row.
 
-    Parameters
-    ----------
-    params : MultinomialParams
-    joint : ndarray of shape (n_samples, n_components)
-        Log-joint given the parameters. It is overwritten.
-    X : CSR array of shape (n_samples, n_features)
-    weight : ndarray of shape (n_samples,)
-    stats : Stats
-        Statistics of all training rows.
-    smoothing : float
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
+    `joint` is the log-joint given the parameters; it is overwritten. `stats` are the statistics of all training rows.
     """
     parts = left_out_parts(softmax(joint, axis=1), weight)
     total, extra = stats.sums.sum(axis=0), smoothing * X.shape[1]

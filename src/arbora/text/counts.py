@@ -33,11 +33,6 @@ def inverse_document_frequency(df: Matrix, n_samples: int, smooth: bool = False)
     """Return log(N / df), or log((1 + N) / (1 + df)) + 1 if `smooth`.
 
     A document frequency of 0, possible with a given vocabulary, counts as 1.
-
-    Examples
-    --------
-    >>> inverse_document_frequency(np.array([4, 2, 0]), 4)
-    array([0.        , 0.69314718, 1.38629436])
     """
     if smooth:
         return np.asarray(np.log((1 + n_samples) / (1 + df)) + 1)
@@ -45,15 +40,7 @@ def inverse_document_frequency(df: Matrix, n_samples: int, smooth: bool = False)
 
 
 def ltc_rows(counts: sparse.csr_matrix, idf: Matrix, sublinear: bool = True) -> sparse.csr_matrix:
-    """Return weighted rows of unit length, or zero rows; `counts` is overwritten.
-
-    Examples
-    --------
-    >>> counts = sparse.csr_matrix([[1.0, 1.0], [0.0, 1.0]])
-    >>> ltc_rows(counts, np.array([0.7, 0.0])).toarray()
-    array([[1., 0.],
-           [0., 0.]])
-    """
+    """Return weighted rows of unit length, or zero rows; `counts` is overwritten."""
     if sublinear:
         np.log(counts.data, out=counts.data)
         counts.data += 1
@@ -64,14 +51,7 @@ def ltc_rows(counts: sparse.csr_matrix, idf: Matrix, sublinear: bool = True) -> 
 
 
 def side_by_side(blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
-    """Join blocks of columns, each with rows of unit length or zero; the rows of the result have unit length.
-
-    Examples
-    --------
-    >>> side_by_side([sparse.csr_matrix([[1.0], [0.0]]), sparse.csr_matrix([[1.0], [1.0]])]).toarray().round(2)
-    array([[0.71, 0.71],
-           [0.  , 1.  ]])
-    """
+    """Join blocks of columns, each with rows of unit length or zero; the rows of the result have unit length."""
     if len(blocks) == 1:
         return blocks[0]
     joined = sparse.csr_matrix(sparse.hstack(blocks, format="csr"))

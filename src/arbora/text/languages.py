@@ -78,18 +78,9 @@ def resolve_stop_words(
 ) -> frozenset[str]:
     """Return stop words normalised like tokens.
 
-    Parameters
-    ----------
-    stop_words : {"english"}, iterable of str or None
-        The parameter of :class:`~arbora.text.LtcVectorizer`.
-    normalize, split : callable
-        Normalisation and tokenisation of a document. A user's list is normalised too, so "The" removes "the". A
-        word that `split` breaks into several tokens can never match; a warning lists such words.
-
-    Examples
-    --------
-    >>> sorted(resolve_stop_words(["The", "of"], str.lower, str.split))
-    ['of', 'the']
+    `stop_words` is the parameter of :class:`~arbora.text.LtcVectorizer`. `normalize` and `split` act on a document. A
+    user's list is normalised too, so "The" removes "the". A word that `split` breaks into several tokens can never
+    match; a warning lists such words.
     """
     if stop_words is None:
         return frozenset()
@@ -154,13 +145,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
 
 
 def split_any_script(text: str, min_length: int = 2) -> list[str]:
-    r"""Split text of any script into tokens: words of `min_length` (1 or 2) or more characters, n-grams, emoji.
-
-    Examples
-    --------
-    >>> split_any_script("naïve 机器学 ok👍")
-    ['naïve', '机', '器', '学', '机器', '器学', 'ok', '👍']
-    """
+    r"""Split text of any script into tokens: words of `min_length` (1 or 2) or more characters, n-grams, emoji."""
     longer, all_words, unspaced = _patterns()
     tokens = (longer if min_length > 1 else all_words).findall(text)
     if unspaced.search(text) is None:
@@ -186,13 +171,7 @@ def is_one_letter(token: str) -> bool:
 
 
 def letter_shares(texts: Sequence[str]) -> dict[str, float]:
-    """Return the share of each script among the letters of a sample of texts.
-
-    Examples
-    --------
-    >>> letter_shares(["abc", "д"])
-    {'LATIN': 0.75, 'CYRILLIC': 0.25}
-    """
+    """Return the share of each script, such as "LATIN", among the letters of a sample of texts."""
     step = max(1, len(texts) // _SAMPLE)
     counts: dict[str, int] = {}
     for text in texts[::step]:
@@ -205,13 +184,7 @@ def letter_shares(texts: Sequence[str]) -> dict[str, float]:
 
 
 def without_spaces(texts: Sequence[str]) -> bool:
-    """Return whether most letters belong to scripts without spaces between words.
-
-    Examples
-    --------
-    >>> without_spaces(["机器学习"]), without_spaces(["a model"])
-    (True, False)
-    """
+    """Return whether most letters belong to scripts without spaces between words."""
     unspaced = _patterns()[2]
     step = max(1, len(texts) // _SAMPLE)
     some = "".join(text[:_SAMPLE_CHARACTERS] for text in texts[::step])

@@ -65,23 +65,8 @@ _MAX_LENGTH = 64  # characters; longer words are looked up each time
 class KnownWords(dict[str, int]):
     """Column of each word, or -1 for a word that is dropped or has no column; filled as words are looked up.
 
-    Parameters
-    ----------
-    rules : Rules
-        Their dropped words and stems.
-    vocabulary : dict of str to int
-        Column of each stem.
-    language : str or None
-        Of the stems; see `serves`.
-
-    Examples
-    --------
-    >>> from arbora.text.tokens import TOKEN_PATTERN, make_rules
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words=["the"], stem="english")
-    >>> words = KnownWords(rules, {"tree": 0})
-    >>> words["trees"], words["the"], words["sea"]
-    (0, -1, -1)
+    `rules` have the dropped words and the stemmer, `vocabulary` the column of each stem. `language` is that of the
+    stems; see `serves`.
     """
 
     def __init__(self, rules: Rules, vocabulary: dict[str, int], language: str | None = None) -> None:
@@ -107,18 +92,7 @@ class KnownWords(dict[str, int]):
 def count_known(
     documents: object, rules: Rules, words: KnownWords, n_columns: int, dtype: npt.DTypeLike
 ) -> sparse.csr_matrix:
-    """Count the words of documents that have a column; documents are iterated over once.
-
-    Examples
-    --------
-    >>> from arbora.text.tokens import TOKEN_PATTERN, make_rules
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words=["the"], stem="english")
-    >>> words = KnownWords(rules, {"tree": 0, "sea": 1})
-    >>> count_known(["the trees, a tree", "sea"], rules, words, 2, np.float32).toarray()
-    array([[2., 0.],
-           [0., 1.]], dtype=float32)
-    """
+    """Count the words of documents that have a column; documents are iterated over once."""
     look_up, normalize, split = words.__getitem__, rules.normalize, rules.split
     buffer, ends = array("i"), array("q", [0])
     for row, document in enumerate(check_collection(documents)):

@@ -29,43 +29,16 @@ _MIN_DOCUMENTS = 5  # of a phrase
 
 
 class Forms(NamedTuple):
-    """Forms of terms, and the documents that they occur in.
+    """Forms of terms, and the documents that they occur in."""
 
-    Attributes
-    ----------
-    documents : CSR array of shape (n_documents, n_forms)
-        1 where a form occurs.
-    names : list of str
-        The forms.
-    terms : ndarray of shape (n_forms,)
-        Term of each form: first words, then phrases.
-    parts : ndarray of shape (n_terms, 2)
-        Terms of the two words of a phrase; -1 for a word.
-    """
-
-    documents: sp.csr_array
-    names: list[str]
-    terms: Ints
-    parts: Ints
+    documents: sp.csr_array  # (n_documents, n_forms): 1 where a form occurs
+    names: list[str]  # the forms
+    terms: Ints  # term of each form: first words, then phrases
+    parts: Ints  # (n_terms, 2): terms of the two words of a phrase; -1 for a word
 
 
 def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool = True) -> Forms:
-    """Find the forms of the words of a fitted vectorizer in documents, and phrases of these words.
-
-    Parameters
-    ----------
-    phrases : bool
-        Also find phrases of two words.
-
-    Examples
-    --------
-    >>> texts = ["Interest rates rise", "the interest rate", "interest rates"] * 3 + ["trees and a tree"]
-    >>> forms = find_forms(texts, LtcVectorizer().fit(texts))
-    >>> forms.names
-    ['interest', 'rate', 'rates', 'rise', 'tree', 'trees', 'interest rate', 'interest rates']
-    >>> forms.terms.tolist()
-    [0, 1, 1, 2, 3, 3, 4, 4]
-    """
+    """Find the forms of the words of a fitted vectorizer in documents, and phrases of two of these words."""
     rules = vectorizer.rules()
     all_words = make_rules(
         lowercase=vectorizer.lowercase,

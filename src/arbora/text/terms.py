@@ -40,26 +40,14 @@ def name_of_gram(gram: str) -> str:
 
 
 def is_fragment(name: str) -> bool:
-    """Return whether a name is that of a character n-gram.
-
-    Examples
-    --------
-    >>> is_fragment("…ing"), is_fragment("king")
-    (True, False)
-    """
+    """Return whether a name is that of a character n-gram, such as "…ing"."""
     return name.startswith(ELLIPSIS) or name.endswith(ELLIPSIS)
 
 
 def grams_of_words(words: Sequence[str], limits: tuple[int, int]) -> tuple[list[str], sparse.csr_array]:
     """Return the distinct n-grams of words, in alphabetical order, and how often each word has them.
 
-    Examples
-    --------
-    >>> grams, counts = grams_of_words(["on", "no"], (2, 3))
-    >>> grams
-    [' n', ' no', ' o', ' on', 'n ', 'no', 'no ', 'o ', 'on', 'on ']
-    >>> counts.sum(axis=1)
-    array([5., 5.], dtype=float32)
+    Words are padded with a space on both sides; `limits` are the smallest and the largest n.
     """
     shortest, longest = limits
     number: dict[str, int] = {}
@@ -87,15 +75,7 @@ def count_grams(
     grams: sparse.csr_array,
     dtype: npt.DTypeLike,
 ) -> sparse.csr_matrix:
-    """Count the n-grams of documents, given as word ids.
-
-    Examples
-    --------
-    >>> _, grams = grams_of_words(["on", "no"], (3, 3))
-    >>> count_grams(np.array([0, 0, 1]), np.array([0, 2, 3]), grams, np.float32).toarray()
-    array([[0., 2., 0., 2.],
-           [1., 0., 1., 0.]], dtype=float32)
-    """
+    """Count the n-grams of documents, given as word ids."""
     shape = (len(indptr) - 1, grams.shape[0])
     words = sparse.csr_array((np.ones(len(ids), dtype=dtype), ids, indptr), shape=shape, copy=True)
     words.sum_duplicates()
@@ -108,54 +88,24 @@ def count_grams(
 
 
 class Grams(NamedTuple):
-    """Runs of n consecutive words: the distinct runs and their occurrences.
+    """Runs of n consecutive words: the distinct runs and their occurrences."""
 
-    Attributes
-    ----------
-    ids : ndarray, shape (n_occurrences,)
-        Form of each run, in reading order.
-    indptr : ndarray, shape (n_samples + 1,)
-        Runs of document i are ``ids[indptr[i]:indptr[i + 1]]``.
-    forms : ndarray, shape (n_forms, n)
-        Words of each form, in lexicographic order.
-    term_of : ndarray, shape (n_forms,)
-        Term of each form.
-    terms : ndarray, shape (n_terms, n)
-        Stems of each term, in lexicographic order.
-    """
-
-    ids: Matrix
-    indptr: Matrix
-    forms: Matrix
-    term_of: Matrix
-    terms: Matrix
+    ids: Matrix  # form of each run, in reading order
+    indptr: Matrix  # runs of document i are ids[indptr[i]:indptr[i + 1]]
+    forms: Matrix  # (n_forms, n): words of each form, in lexicographic order
+    term_of: Matrix  # term of each form
+    terms: Matrix  # (n_terms, n): stems of each term, in lexicographic order
 
 
 def number_stems(stems: list[str]) -> tuple[list[str], Matrix]:
-    """Return the distinct stems in alphabetical order, and the index of the stem of each word.
-
-    Examples
-    --------
-    >>> distinct, stem_of = number_stems(["tree", "leaf", "tree"])
-    >>> distinct, stem_of.tolist()
-    (['leaf', 'tree'], [1, 0, 1])
-    """
+    """Return the distinct stems in alphabetical order, and the index of the stem of each word."""
     distinct = sorted(set(stems))
     number = dict(zip(distinct, range(len(distinct)), strict=True))
     return distinct, np.fromiter(map(number.__getitem__, stems), dtype=np.int32, count=len(stems))
 
 
 def grams(tokens: Tokens, stem_of: Matrix, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
-    """Yield the runs of each length in `ngram_range`, both ends included.
-
-    Examples
-    --------
-    >>> tokens = Tokens(np.array([0, 1, 0]), np.array([0, 2, 3]), ["ant", "bee"])
-    >>> for level in grams(tokens, np.array([0, 1]), 2, (1, 2)):
-    ...     print(level.forms.tolist(), level.ids.tolist(), level.indptr.tolist())
-    [[0], [1]] [0, 1, 0] [0, 2, 3]
-    [[0, 1]] [0] [0, 1, 1]
-    """
+    """Yield the runs of each length in `ngram_range`, both ends included."""
     shortest, longest = ngram_range
     words = np.arange(len(tokens.words), dtype=np.int32)
     stems = np.arange(n_stems, dtype=np.int32)
@@ -191,27 +141,13 @@ def _pairs(left: Matrix, right: Matrix, n_right: int) -> tuple[Matrix, Matrix, M
 
 
 def join(runs: Matrix, words: list[str]) -> list[str]:
-    """Return runs of word ids as strings.
-
-    Examples
-    --------
-    >>> join(np.array([[1, 0]]), ["network", "neural"])
-    ['neural network']
-    """
+    """Return runs of word ids as strings."""
     columns = [map(words.__getitem__, column.tolist()) for column in runs.T]
     return list(columns[0]) if len(columns) == 1 else list(map(" ".join, zip(*columns, strict=True)))
 
 
 def commonest_forms(level: Grams) -> Matrix:
-    """Return the most frequent form of each term; ties are broken alphabetically.
-
-    Examples
-    --------
-    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.array([[0], [1]]),
-    ...               np.array([0, 0]), np.array([[0]]))
-    >>> commonest_forms(level).tolist()
-    [1]
-    """
+    """Return the most frequent form of each term; ties are broken alphabetically."""
     frequency = np.bincount(level.ids, minlength=len(level.forms))
     order = np.lexsort((-frequency, level.term_of))  # stable: ties keep the order of forms
     first = np.diff(level.term_of[order], prepend=-1) > 0
@@ -219,15 +155,7 @@ def commonest_forms(level: Grams) -> Matrix:
 
 
 def count(level: Grams, column_of: Matrix, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
-    """Count the terms of each document; ``column_of[term]`` is -1 for a term without a column.
-
-    Examples
-    --------
-    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.array([[0], [1]]),
-    ...               np.array([0, 1]), np.array([[0], [1]]))
-    >>> count(level, np.array([-1, 0]), 1, np.float32).toarray()
-    array([[2.]], dtype=float32)
-    """
+    """Count the terms of each document; ``column_of[term]`` is -1 for a term without a column."""
     return count_columns(column_of[level.term_of][level.ids], level.indptr, n_columns, dtype)
 
 
@@ -254,12 +182,6 @@ def select(
     """Mark the columns to keep: those with document frequency between two limits, then the most frequent.
 
     An int limit is a number of documents, a float limit a proportion.
-
-    Examples
-    --------
-    >>> counts = sparse.csr_matrix([[1, 1, 0], [1, 0, 3]])
-    >>> select(counts, 1, 0.5, 1)
-    array([False, False,  True])
     """
     n_samples = counts.shape[0]
     lowest = min_df if isinstance(min_df, int | np.integer) else min_df * n_samples

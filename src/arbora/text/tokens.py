@@ -109,56 +109,26 @@ _ACCENTS = {None: None, "ascii": strip_accents_ascii, "unicode": strip_accents_u
 
 
 class Rules(NamedTuple):
-    """Functions that turn a document into words.
+    """Functions that turn a document into words."""
 
-    Attributes
-    ----------
-    normalize : callable
-        Lower-cases a whole document and strips its accents.
-    split : callable
-        Splits normalised text into tokens, in order.
-    dropped : frozenset of str
-        Tokens to ignore: stop words, the empty token, and one-character tokens of the fast split.
-    stem : callable
-        Maps distinct words to their stems.
-    """
-
-    normalize: Callable[[str], str]
-    split: Callable[[str], list[str]]
-    dropped: frozenset[str]
-    stem: Callable[[list[str]], list[str]]
+    normalize: Callable[[str], str]  # lower-cases a whole document and strips its accents
+    split: Callable[[str], list[str]]  # splits normalised text into tokens, in order
+    dropped: frozenset[str]  # stop words, the empty token, and one-character tokens of the fast split
+    stem: Callable[[list[str]], list[str]]  # maps distinct words to their stems
 
 
 class Tokens(NamedTuple):
-    """The words of a collection.
+    """The words of a collection."""
 
-    Attributes
-    ----------
-    ids : ndarray of int32, shape (n_tokens,)
-        Word id of each token, one document after the other.
-    indptr : ndarray of int64, shape (n_samples + 1,)
-        Tokens of document i are ``ids[indptr[i]:indptr[i + 1]]``.
-    words : list of str
-        Distinct words in alphabetical order; ids do not depend on the order of documents.
-    """
-
-    ids: Matrix
-    indptr: Ints
-    words: list[str]
+    ids: Matrix  # word id of each token (int32), one document after the other
+    indptr: Ints  # tokens of document i are ids[indptr[i]:indptr[i + 1]]
+    words: list[str]  # distinct, in alphabetical order; ids do not depend on the order of documents
 
 
 def make_rules(
     *, lowercase: bool, strip_accents: str | None, token_pattern: str, stop_words: Any, stem: str | None
 ) -> Rules:
-    """Make the functions from validated parameters of :class:`~arbora.text.LtcVectorizer`.
-
-    Examples
-    --------
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words="english", stem="english")
-    >>> tokenize(["The cats", "a cat!"], rules).words
-    ['cat', 'cats']
-    """
+    """Make the functions from validated parameters of :class:`~arbora.text.LtcVectorizer`."""
     accents = _ACCENTS[strip_accents]
 
     def normalize(text: str) -> str:
@@ -218,21 +188,7 @@ def _make_stem(language: str | None) -> Callable[[list[str]], list[str]]:
 
 
 def tokenize(documents: object, rules: Rules) -> Tokens:
-    """Convert a collection to word ids in one pass.
-
-    Parameters
-    ----------
-    documents : iterable of str
-        Iterated over once, one document at a time.
-
-    Examples
-    --------
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words=["the"], stem=None)
-    >>> ids, indptr, words = tokenize(["The tree of life", "", "life"], rules)
-    >>> words, ids.tolist(), indptr.tolist()
-    (['life', 'of', 'tree'], [2, 1, 0, 0], [0, 3, 3, 4])
-    """
+    """Convert a collection to word ids in one pass, one document at a time."""
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     number.update(zip(rules.dropped, range(len(rules.dropped)), strict=True))  # the lowest ids
@@ -303,29 +259,13 @@ def drop_words(tokens: Tokens, dropped: Collection[str]) -> Tokens:
 
 
 def stems_of_document(document: str, rules: Rules) -> list[str]:
-    """Return the stems of one document in reading order.
-
-    Examples
-    --------
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words="english", stem="english")
-    >>> stems_of_document("The dogs and the cat", rules)
-    ['dog', 'cat']
-    """
+    """Return the stems of one document in reading order."""
     tokens = rules.split(rules.normalize(check_document(document, 0)))
     return rules.stem([token for token in tokens if token not in rules.dropped])
 
 
 def given_terms(vocabulary: Sequence[str], rules: Rules, ngram_range: tuple[int, int]) -> list[str]:
-    """Return the term of each word or n-gram of a given vocabulary; terms must be distinct and fit `ngram_range`.
-
-    Examples
-    --------
-    >>> rules = make_rules(lowercase=True, strip_accents=None, token_pattern=TOKEN_PATTERN,
-    ...                    stop_words="english", stem="english")
-    >>> given_terms(["Neural networks", "trees"], rules, (1, 2))
-    ['neural network', 'tree']
-    """
+    """Return the term of each word or n-gram of a given vocabulary; terms must be distinct and fit `ngram_range`."""
     shortest, longest = ngram_range
     column_of: dict[str, int] = {}
     for column, name in enumerate(vocabulary):

@@ -94,14 +94,14 @@ def test_updates_maximise_the_bound():
     model = HierarchicalVMFMixture(tree, prior={"concentration": 1.5, "node_concentration": 4.0}, tol=1e-9)
     model.hierarchy_, model.n_features_in_ = tree, 3
     model.seed_nodes_, model.seed_means_ = np.array([1]), np.array([[0.0, 0.0, 1.0]])
-    arrays, how = model._tree(np.float64), model._inference("node_concentration")
+    arrays, inference = model._tree(np.float64), model._inference("node_concentration")
     leaves = sample_vmf(np.eye(3)[0], 2.0, 3, rng)
     kappa = KappaPosterior(*(np.full(3, value) for value in (5.0, 0.0, np.log(5.0), np.log(5.0) ** 2, 0.1)))
     prior = VMFPrior(1.0, np.eye(3)[1], 1.5, 1.0, 1.0)
     q = start_tree(arrays, VMFPosterior(leaves.T, np.full(3, 9.0), np.ones(3), kappa, prior), 4.0)
     stats = Stats(np.array([4.0, 2.0, 3.0]), leaves.T * 2.0)
     for _ in range(40):
-        q = update_tree(arrays, how, q._replace(prior=prior), stats)
+        q = update_tree(arrays, inference, q._replace(prior=prior), stats)
 
     def bound(vectors):
         vectors = vectors.reshape(2, 3)
@@ -110,7 +110,7 @@ def test_updates_maximise_the_bound():
         directions[[0, 1]] = vectors / mean_concentrations[[0, 1], None]
         return tree_extra(
             arrays,
-            how,
+            inference,
             q._replace(
                 nodes=q.nodes._replace(directions=directions, mean_concentrations=mean_concentrations)
             ),

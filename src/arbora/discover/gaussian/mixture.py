@@ -214,11 +214,6 @@ def fit_standardizer(X: Array, by_feature: bool) -> Standardizer:
     """Return means and standard deviations; a constant feature keeps its unit.
 
     With `by_feature` False all features are divided by the root of their mean variance.
-
-    Examples
-    --------
-    >>> fit_standardizer(np.array([[0.0, 5.0], [2.0, 5.0]]), by_feature=True)
-    Standardizer(mean=array([1., 5.]), scale=array([1., 1.]))
     """
     mean, deviation = X.mean(axis=0), X.std(axis=0)
     noise = 1e-12 * np.abs(X).max(axis=0, initial=0.0)  # a constant column has a deviation of rounding errors
@@ -254,17 +249,6 @@ def default_scale(X: Array, covariance: str) -> Array:
     narrow there too; the power says how much of that is believed (0: unit variances, 1: the covariance). Where the
     variance is large rows are spread by the clusters, which says nothing about the width of one. It is diagonal for
     the diagonal form and the mean of that for the spherical form, both with m = 1.
-
-    Examples
-    --------
-    >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "full").round(2)
-    array([[1.  , 0.  ],
-           [0.  , 0.84]])
-    >>> default_scale(np.array([[-1.0, -1.0], [1.0, 1.0]]), "full").round(2)
-    array([[0.92, 0.08],
-           [0.08, 0.92]])
-    >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "spherical").round(2)
-    array([[0.67]])
     """
     n, p = X.shape
     if covariance == "full":

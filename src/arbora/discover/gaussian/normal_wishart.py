@@ -58,14 +58,7 @@ def scale_shape(covariance: str, n_features: int) -> tuple[int, int]:
 
 
 def prior_of(hyper: Hyperparameters, mean: Array, covariance: str, n_rows: int) -> Prior:
-    """Return the prior with the tables of the densities of clusters of up to `n_rows` rows.
-
-    Examples
-    --------
-    >>> prior = prior_of(Hyperparameters(0.1, 3.0, np.eye(1)), np.zeros(1), "full", 5)
-    >>> prior.table.shape, prior.half[:2]
-    ((6,), array([1.5, 2. ]))
-    """
+    """Return the prior with the tables of the densities of clusters of up to `n_rows` rows."""
     p, n = len(mean), np.arange(n_rows + 2, dtype=np.float64)
     r, nu, scale = hyper
     if covariance == "spherical":

@@ -49,35 +49,17 @@ def distance_table(n: int, loss: str) -> Array:
 
 
 def mean_distance(draws: Matrix, labels: Ints, loss: str = "vi") -> float:
-    """Return the mean distance of a partition from draws of partitions.
-
-    Examples
-    --------
-    >>> draws = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
-    >>> round(mean_distance(draws, np.array([0, 0, 1, 1])), 4)  # half of log(2)
-    0.3466
-    """
+    """Return the mean distance of a partition from draws of partitions (n_draws, n_samples)."""
     f = distance_table(draws.shape[1], loss)
     value: float = expected_distance(draws, labels, int(draws.max()) + 1, f)
     return value
 
 
 def point_estimate(draws: Matrix, loss: str, log_joint: Array, rng: np.random.Generator) -> Ints:
-    """Return one partition for all draws.
+    """Return one partition for draws (n_draws, n_samples), with labels by decreasing size of the clusters.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (n_draws, n_samples)
-    loss : {"vi", "binder", "map"}
-        "map": the draw of highest density.
-    log_joint : ndarray of shape (n_draws,)
-    rng : numpy.random.Generator
-        Draws the order in which rows move.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Labels by decreasing size of the clusters.
+    The loss is "vi", "binder" or "map" (the draw of the highest `log_joint`). `rng` draws the order in which rows
+    move.
     """
     if loss == "map":
         return by_size(draws[int(np.argmax(log_joint))].astype(np.int64))
@@ -113,13 +95,7 @@ def by_size(labels: Ints) -> Ints:
 
 
 def cluster_counts(draws: Matrix) -> tuple[Ints, Ints]:
-    """Return the number of clusters of each draw, and of those with at least 1% of the rows.
-
-    Examples
-    --------
-    >>> cluster_counts(np.array([[0, 0, 1], [0, 0, 0]]))
-    (array([2, 1]), array([2, 1]))
-    """
+    """Return the number of clusters of each draw, and of those with at least 1% of the rows."""
     n, width = draws.shape[1], int(draws.max()) + 1
     sizes = np.array([np.bincount(labels, minlength=width) for labels in draws])
     return (sizes > 0).sum(axis=1), (sizes >= max(1.0, LARGE_SHARE * n)).sum(axis=1)
@@ -133,13 +109,7 @@ def partition_entropies(draws: Matrix) -> Array:
 
 
 def distribution(values: Ints) -> dict[str, Matrix]:
-    """Return the values that occur and their shares.
-
-    Examples
-    --------
-    >>> distribution(np.array([3, 3, 4, 3]))
-    {'value': array([3, 4]), 'probability': array([0.75, 0.25])}
-    """
+    """Return the distinct values, sorted, and their shares, as `value` and `probability`."""
     value, counts = np.unique(values, return_counts=True)
     return {"value": value, "probability": counts / counts.sum()}
 

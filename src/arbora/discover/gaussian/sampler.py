@@ -80,34 +80,16 @@ class PartitionState(NamedTuple):
 
 
 class PartitionModel(NamedTuple):
-    """The model and its sampler.
-
-    Attributes
-    ----------
-    hyper_prior : HyperPrior
-    n_components : int or None
-        Fixed number of clusters; None for a Dirichlet process.
-    fixed_alpha : bool
-    n_moves : int
-        Merge-split proposals in a sweep.
-    variance : float or None
-        Variance v of the projections; None without margins.
-    margin_basis : ndarray of shape (n_features, n_margin_features) or None
-        Margins are on X @ margin_basis.
-    n_pool : int
-        Projections for new clusters that are kept ready.
-    target : int or None
-        Number of clusters that the paper's rule aims at in the first `n_adapt` sweeps.
-    """
+    """The model and its sampler."""
 
     hyper_prior: HyperPrior
-    n_components: int | None = None
+    n_components: int | None = None  # None: a Dirichlet process
     fixed_alpha: bool = False
-    n_moves: int = 10
-    variance: float | None = None
-    margin_basis: Array | None = None
-    n_pool: int = 3
-    target: int | None = None
+    n_moves: int = 10  # merge-split proposals in a sweep
+    variance: float | None = None  # v of the projections; None without margins
+    margin_basis: Array | None = None  # margins are on X @ margin_basis (n_features, n_margin_features)
+    n_pool: int = 3  # projections for new clusters that are kept ready
+    target: int | None = None  # clusters that the paper's rule aims at in the first `n_adapt` sweeps
     n_adapt: int = 0
 
     # --- densities ------------------------------------------------------------------------------------------------
@@ -381,13 +363,7 @@ def _prior_densities(X: Array, prior: Prior) -> Array:
 
 
 def canonical(labels: Ints) -> tuple[Ints, Ints]:
-    """Renumber labels in the order of their first rows; return them and the old numbers in the new order.
-
-    Examples
-    --------
-    >>> canonical(np.array([7, 2, 7, 5]))
-    (array([0, 1, 0, 2]), array([7, 2, 5]))
-    """
+    """Renumber labels in the order of their first rows; return them and the old numbers in the new order."""
     names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(names), np.int64)
@@ -396,13 +372,7 @@ def canonical(labels: Ints) -> tuple[Ints, Ints]:
 
 
 def draw_partition(n_rows: int, alpha: float, n_components: int | None, rng: np.random.Generator) -> Ints:
-    """Draw labels from the Chinese restaurant process, or given weights from a symmetric Dirichlet distribution.
-
-    Examples
-    --------
-    >>> len(draw_partition(5, 1.0, None, np.random.default_rng(0)))
-    5
-    """
+    """Draw labels from the Chinese restaurant process, or given weights from a symmetric Dirichlet distribution."""
     counts = np.zeros(n_components or n_rows)
     labels = np.empty(n_rows, np.int64)
     for i in range(n_rows):

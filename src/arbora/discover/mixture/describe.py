@@ -24,14 +24,7 @@ def density_quantiles(densities: Array, weight: Matrix) -> Array:
 
 
 def below_quantile(densities: Array, quantiles: Array, level: float) -> NDArray[np.bool_]:
-    """Return whether densities are below a quantile of the training data.
-
-    Examples
-    --------
-    >>> quantiles = density_quantiles(np.arange(10.0), np.ones(10))
-    >>> below_quantile(np.array([0.5, 7.0]), quantiles, 0.2)
-    array([ True, False])
-    """
+    """Return whether densities are below a quantile of the training data."""
     if not 0 <= level <= 1:
         raise ValueError(f"level must be between 0 and 1, got {level}: it is the share of false alarms.")
     below: NDArray[np.bool_] = densities < np.interp(level, _LEVELS, quantiles)
@@ -46,24 +39,9 @@ def check_count(n: Any) -> int:
 
 
 def largest_features(estimator: Any, means: Matrix, feature_names: Any, n: int) -> Features:
-    """List the n largest positive entries of each mean with their names, largest first.
+    """List name and weight of the n largest positive entries of each mean, largest first.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-        Its `feature_names_in_` are the default names.
-    means : ndarray of shape (n_means, n_features)
-    feature_names : sequence of n_features names, or None
-    n : int
-
-    Returns
-    -------
-    list of lists of (name, weight)
-
-    Examples
-    --------
-    >>> largest_features(None, np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]), ["a", "b", "c"], 2)
-    [[('b', 0.8), ('a', 0.6)], [('c', 1.0)]]
+    Names are `feature_names`, or `feature_names_in_` of the estimator, or the numbers of the features.
     """
     n_features = means.shape[1]
     count = min(check_count(n), n_features)
@@ -83,15 +61,7 @@ def largest_features(estimator: Any, means: Matrix, feature_names: Any, n: int) 
 
 
 def nearest_rows(X: Any, labels: Matrix, means: Matrix, n: int) -> list[Ints]:
-    """Find the n rows of each label with the largest cosine to its mean, nearest first.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> X = sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
-    >>> nearest_rows(X, np.array([0, 0, 1]), np.eye(2), 1)
-    [array([0]), array([2])]
-    """
+    """Find the n rows of each label with the largest cosine to its mean, nearest first."""
     direction, cosine = means / np.linalg.norm(means, axis=1, keepdims=True), np.empty(len(labels))
     for part, chunk in iter_chunks(X):
         length = np.sqrt(np.asarray(chunk.multiply(chunk).sum(axis=1)).ravel())

@@ -49,21 +49,8 @@ def is_mapped(X: sp.csr_array) -> bool:
 class UnitRows:
     """Rows of a memory-mapped CSR array, scaled to unit length when they are read: ``rows[part]`` is a CSR array.
 
-    Parameters
-    ----------
-    X : CSR array of shape (n_rows, n_features)
-    sizes : ndarray of shape (2, n_rows)
-        Largest entry of each row, and the length of the row divided by it. Two steps avoid overflow.
-    ids : ndarray of int, optional
-        Selected rows of X; all rows by default.
-    dtype : dtype
-        Type of the entries of ``rows[part]``.
-
-    Examples
-    --------
-    >>> X = sp.csr_array([[3.0, 4.0], [0.0, 2.0]])
-    >>> UnitRows(X, np.array([[4.0, 2.0], [1.25, 1.0]]))[1:].toarray()
-    array([[0., 1.]])
+    `sizes` has two rows: the largest entry of each row of X, and the length of the row divided by it. Two steps avoid
+    overflow. `ids` selects rows of X, and `dtype` is the type of the entries of ``rows[part]``.
     """
 
     def __init__(
@@ -130,13 +117,7 @@ def map_chunks(function: Callable[[sp.csr_array], Matrix], X: Any, engine: Engin
 
 
 def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int = 1) -> int:
-    """Estimate the bytes that a fit needs beside X; `n_runs` starts run at the same time.
-
-    Examples
-    --------
-    >>> fit_bytes(sp.csr_array((1000, 50)), 10, np.float32, 1)
-    1124000
-    """
+    """Estimate the bytes that a fit needs beside X; `n_runs` starts run at the same time."""
     (n_samples, n_features), itemsize = X.shape, np.dtype(dtype).itemsize
     matrices = n_features * n_components * (_MATRICES * n_runs + n_threads) * (itemsize + 4)
     scores = n_threads * min(_ROWS_AT_ONCE, n_samples) * n_components * 8 * _NUMBERS_PER_SCORE
@@ -189,25 +170,13 @@ def unit_rows_of_file(X: sp.csr_array) -> sp.csr_array | UnitRows:
 
 
 def zero_rows(X: Any) -> NDArray[np.bool_]:
-    """Return which rows have no entry other than zero.
-
-    Examples
-    --------
-    >>> zero_rows(sp.csr_array([[0.0, 1.0], [0.0, 0.0]]))
-    array([False,  True])
-    """
+    """Return which rows have no entry other than zero."""
     filled = [combine_rows(np.logical_or, chunk.data != 0, chunk.indptr) for _, chunk in iter_chunks(X)]
     return ~np.concatenate(filled)
 
 
 def combine_rows(combine: np.ufunc, entries: Matrix, indptr: Matrix) -> Matrix:
-    """Reduce the entries of each row of a CSR matrix; rows without entries get 0.
-
-    Examples
-    --------
-    >>> combine_rows(np.add, np.array([3.0, 4.0, 5.0]), np.array([0, 2, 2, 3]))
-    array([7., 0., 5.])
-    """
+    """Reduce the entries of each row of a CSR matrix; rows without entries get 0."""
     reduced = np.zeros(len(indptr) - 1, dtype=entries.dtype)
     filled = np.flatnonzero(np.diff(indptr))
     if len(filled):
@@ -219,12 +188,6 @@ def row_sizes(X: sp.csr_array) -> Array:
     """Return the largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a zero row.
 
     Division by the largest entry avoids overflow with huge or tiny numbers.
-
-    Examples
-    --------
-    >>> row_sizes(sp.csr_array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[4.  , 1.  ],
-           [1.25, 0.  ]])
     """
     largest = combine_rows(np.maximum, np.abs(X.data.astype(np.float64)), X.indptr)
     largest[largest == 0] = 1.0

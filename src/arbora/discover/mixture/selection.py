@@ -61,13 +61,7 @@ class Halves(NamedTuple):
 
 
 def has_words(X: Any) -> bool:
-    """Return whether rows are made of words: sparse, not negative, with some features in most rows.
-
-    Examples
-    --------
-    >>> has_words(sp.csr_array(np.eye(9))), has_words(sp.csr_array(np.kron(np.eye(5), np.ones((3, 5)))))
-    (False, True)
-    """
+    """Return whether rows are made of words: sparse, not negative, with some features in most rows."""
     if isinstance(X, UnitRows):  # rows in a file: look at the first ones
         X = X[slice(0, min(X.shape[0], _MAX_ROWS))]
     n_samples, n_features = X.shape
@@ -77,20 +71,9 @@ def has_words(X: Any) -> bool:
 
 
 def draw_halves(X: Any, ids: Ints, rng: np.random.Generator, unit: bool = True) -> Halves:
-    """Divide the features of rows at random; of at most 1,500 of the given rows, those with at least 4 features.
+    """Divide the features of rows at random; of the first 1,500 `ids`, the rows with at least 4 features.
 
-    Parameters
-    ----------
-    X : CSR array or rows in a file
-    ids : ndarray of int
-        Rows to choose from, in random order.
-    rng : Generator
-    unit : bool
-        Scale the halves to unit length.
-
-    Returns
-    -------
-    Halves
+    `ids` are in random order. With `unit`, the halves are scaled to unit length.
     """
     ids = np.sort(ids[:_MAX_ROWS])
     rows = select_rows(X, ids)
@@ -112,14 +95,7 @@ def draw_halves(X: Any, ids: Ints, rng: np.random.Generator, unit: bool = True) 
 
 
 def agreement(z_a: Ints, z_b: Ints) -> float:
-    """Return the mutual information of two labelings, minus the value that is expected by chance.
-
-    Examples
-    --------
-    >>> z = np.arange(100) % 2
-    >>> round(agreement(z, z), 3), abs(round(agreement(z, np.arange(100) // 2 % 2), 3))
-    (0.688, 0.005)
-    """
+    """Return the mutual information of two labelings, minus the value that is expected by chance."""
     z_a, z_b = np.unique(z_a, return_inverse=True)[1], np.unique(z_b, return_inverse=True)[1]
     shape = (int(z_a.max()) + 1, int(z_b.max()) + 1)
     table = sp.csr_matrix((np.ones(len(z_a), np.int64), (z_a, z_b)), shape=shape)
@@ -128,25 +104,10 @@ def agreement(z_a: Ints, z_b: Ints) -> float:
 
 
 def matched_temperature(joint: Array, rate: float) -> float:
-    """Return the temperature at which the mean probability of the most probable component is `rate`.
+    """Return the temperature from 1 to 4096 at which the most probable component has the mean probability `rate`.
 
-    Parameters
-    ----------
-    joint : ndarray of shape (n_samples, n_components)
-        Log-joint of rows and components.
-    rate : float
-        Share of the rows for which the most probable component is right.
-
-    Returns
-    -------
-    float
-        From 1 to 4096.
-
-    Examples
-    --------
-    >>> joint = 40 * np.log([[0.7, 0.3]] * 10)
-    >>> round(matched_temperature(joint, 0.7), 3)
-    40.0
+    `joint` is the log-joint of rows and components; `rate` is the share of rows whose most probable component is
+    right.
     """
 
     def excess(log_temperature: float) -> float:
@@ -161,13 +122,7 @@ def matched_temperature(joint: Array, rate: float) -> float:
 
 
 def spread(joint: Array) -> float:
-    """Return the mean distance of the log-joint of the best component from the mean of all components.
-
-    Examples
-    --------
-    >>> spread(np.array([[0.0, 4.0]]))
-    2.0
-    """
+    """Return the mean distance of the log-joint of the best component from the mean of all components."""
     return float(np.mean(joint.max(axis=1) - joint.mean(axis=1)))
 
 
@@ -199,24 +154,8 @@ class Selection(NamedTuple):
 def search_components(score: Callable[[int], Array], most: int) -> Selection:
     """Try 1, 2, 3, 4, 6, 8, 12, 16, ... until it no longer helps, then halve the steps around the best.
 
-    The smallest number is selected that is not clearly worse than the best: by no more than one standard error of the
-    mean difference over the same rows.
-
-    Parameters
-    ----------
-    score : callable
-        Held-out log-densities of the rows, given a number of components.
-    most : int
-        Largest number to try.
-
-    Returns
-    -------
-    Selection
-
-    Examples
-    --------
-    >>> search_components(lambda k: np.full(3, -abs(k - 7.0)), 100).best
-    7
+    `score(k)` returns held-out log-densities of the rows. The smallest number up to `most` is selected that is not
+    clearly worse than the best: by no more than one standard error of the mean difference over the same rows.
     """
     scores: dict[int, Array] = {}
 
@@ -249,13 +188,7 @@ def search_components(score: Callable[[int], Array], most: int) -> Selection:
 
 
 def grid(most: int) -> list[int]:
-    """Return the numbers of components 2, 3, 4, 6, 8, 12, 16, 24, ... up to `most`.
-
-    Examples
-    --------
-    >>> grid(20)
-    [2, 3, 4, 6, 8, 12, 16]
-    """
+    """Return the numbers of components 2, 3, 4, 6, 8, 12, 16, 24, ... up to `most`."""
     numbers, k = [], 2
     while k <= most:
         numbers.append(k)
@@ -266,24 +199,8 @@ def grid(most: int) -> list[int]:
 def search_halves(score: Callable[[int], float], most: int) -> Selection:
     """Return the smallest number of components whose smoothed score is at least 0.8 of the largest.
 
-    The search ends when the score has not risen for two numbers.
-
-    Parameters
-    ----------
-    score : callable
-        Agreement of halves, given a number of components.
-    most : int
-        Largest number to try.
-
-    Returns
-    -------
-    Selection
-        Its scores are smoothed.
-
-    Examples
-    --------
-    >>> search_halves(lambda k: min(k, 12) / 12, 100).best
-    12
+    `score(k)` is the agreement of halves. The search ends at `most`, or when the score has not risen for two numbers.
+    The scores of the selection are smoothed.
     """
     tried: list[int] = []
     scores: list[float] = []

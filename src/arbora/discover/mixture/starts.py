@@ -36,7 +36,8 @@ from arbora.discover.mixture.rows import UnitRows, iter_chunks
 from arbora.infer.mixture.loop import MixtureFit
 from arbora.infer.mixture.statistics import WeightedRows
 
-RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that iterate from a start
+# Parameters of all estimators that iterate from a start.
+RUN_CONSTRAINTS: dict[str, Any] = {
     "init": [StrOptions({"k-means++", "random"}), "array-like"],
     "n_init": [Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, None, closed="left")],
@@ -64,19 +65,9 @@ Init = str | Matrix
 
 
 def check_init(init: Any, weight: Matrix, n_features: int, n_components: int) -> Init:
-    """Validate the parameter `init`.
+    """Validate `init`: a name, an integer label for each row (-1: no label), or a mean for each component.
 
-    Parameters
-    ----------
-    init : str, labels or means
-        A name; an integer label for each row (-1: no label); or a mean for each component.
-    weight : ndarray of shape (n_samples,)
-        Labels of rows of weight 0 are dropped, like these rows.
-    n_features, n_components : int
-
-    Returns
-    -------
-    str, labels or means
+    Labels of rows of weight 0 are dropped, like these rows.
     """
     if isinstance(init, str):
         return init
@@ -223,15 +214,7 @@ class Clusters(NamedTuple):
 
 
 def cluster_statistics(rows: WeightedRows, labels: Ints, n_clusters: int) -> Clusters:
-    """Return counts, means and spreads of clusters of unit rows.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> rows = WeightedRows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
-    >>> cluster_statistics(rows, np.array([0, 0, 1]), 2).spread.round(3)
-    array([0.106, 0.   ])
-    """
+    """Return counts, mean directions and spreads (1 - mean cosine) of clusters of unit rows."""
     sums = label_sums(rows, labels, n_clusters)
     counts = np.bincount(labels, weights=rows.weight, minlength=n_clusters).astype(np.float64)
     length = np.linalg.norm(sums, axis=1)
@@ -244,13 +227,6 @@ def without_clones(rows: WeightedRows, labels: Ints, n_clusters: int, fitted: Ma
     """Return labels 0, 1, ... without gaps, in which clusters with the same mean are one.
 
     `fitted` are the means of the model (n_features, n_clusters), if they differ from those of the rows.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> rows = WeightedRows(sp.csr_array([[0.6, 0.8], [0.8, 0.6], [0.8, 0.6], [0.6, 0.8]]), np.ones(4))
-    >>> without_clones(rows, np.array([1, 1, 3, 3]), 4)
-    array([0, 0, 0, 0])
     """
     numbers, labels = np.unique(labels, return_inverse=True)
     clusters = cluster_statistics(rows, labels, len(numbers))

@@ -90,27 +90,10 @@ class Landmarks(NamedTuple):
 
 
 def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmarks:
-    """Read the known clusters of documents; clusters without landmarks get names of their own.
+    """Read the known clusters of documents, integers or strings (-1, None or NaN: unknown); y may be None.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_documents,) or None
-        Integers or strings; -1, None or NaN for an unknown cluster.
-    n_documents : int
-    n_clusters : int or None
-        Labels of y have clusters of their own, also if there are more of them. None: one for each label, or 8
-        without any.
-
-    Returns
-    -------
-    Landmarks
-
-    Examples
-    --------
-    >>> read_landmarks(["sea", None, "land"], 3, 3).names.tolist()
-    ['land', 'sea', 'cluster 2']
-    >>> read_landmarks([5, -1], 2, 2).names
-    array([5, 6])
+    `n_clusters` None means one for each label, or 8 without labels; it grows to the number of labels. Clusters
+    without landmarks are named "cluster 2", ..., or by integers after the largest label.
     """
     nobody = Groups(np.full(n_documents, -1, np.int64), np.empty(0, np.int64))
     groups = nobody if y is None else read_groups(y, n_documents, none_labelled="")
@@ -170,13 +153,7 @@ def agreement(labels: Ints) -> float:
 
 
 def named(names: Matrix, clusters: Matrix, unknown: NDArray[np.bool_]) -> Matrix:
-    """Return names of clusters; -1 where they are unknown, in an array of objects if names are strings.
-
-    Examples
-    --------
-    >>> named(np.array(["sea", "land"]), np.array([1, 0]), np.array([False, True]))
-    array(['land', -1], dtype=object)
-    """
+    """Return names of clusters; -1 where they are unknown, in an array of objects if names are strings."""
     labels: Matrix = names[clusters]
     if unknown.any():
         labels = labels if labels.dtype.kind in "iu" else labels.astype(object)
@@ -231,20 +208,8 @@ def fold_documents(
 ) -> Folded:
     """Sample topics and labels of documents, and average over the last two thirds of the sweeps.
 
-    Parameters
-    ----------
-    parameters : TopicParameters
-    data : Corpus
-    strength : tuple of float
-        Weight c and width of the margin.
-    n_sweeps : int
-    seed : int
-    engine : Engine
-        Runs chunks of documents at the same time. The draws of a document depend on its words and the seed only.
-
-    Returns
-    -------
-    Folded
+    `strength` is the weight c and the width of the margin. The draws of a document depend on its words and the seed
+    only.
     """
     n_clusters, n_topics = parameters.clusters.shape
     phi = np.zeros((data.n_words, padded(n_topics)))

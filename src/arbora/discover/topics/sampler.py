@@ -98,17 +98,9 @@ class Corpus(NamedTuple):
 
 
 def read_counts(estimator: Any, X: Any, fractions: str, *, reset: bool) -> sp.csr_array:
-    """Check a matrix of counts.
+    """Check a matrix of counts; `fractions` says what happens to values that are not whole: "error" or "round".
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its name is in the messages; `fit` remembers the features in it.
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-    fractions : {"error", "round"}
-        What to do with values that are not whole.
-    reset : bool
-        True in `fit`, False afterwards.
+    Messages name the estimator. With `reset`, as in `fit`, it remembers the features.
     """
     name = type(estimator).__name__
     rows = check_rows(estimator, X, reset=reset)
@@ -129,14 +121,7 @@ def read_counts(estimator: Any, X: Any, fractions: str, *, reset: bool) -> sp.cs
 
 
 def make_corpus(X: sp.csr_array, landmarks: Ints | None = None) -> Corpus:
-    """Repeat every word as often as it occurs.
-
-    Examples
-    --------
-    >>> corpus = make_corpus(sp.csr_array([[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
-    >>> corpus.indptr, corpus.words
-    (array([0, 3, 4]), array([0, 0, 2, 1], dtype=int32))
-    """
+    """Repeat every word as often as it occurs; documents without `landmarks` have the label -1."""
     counts = X.data.astype(np.int64)
     n_tokens = int(counts.sum())
     if n_tokens > _MAX_TOKENS:
@@ -209,21 +194,11 @@ def draw_concentrations(
     sizes: Ints,
     rng: np.random.Generator,
 ) -> Concentrations:
-    """Draw all concentrations, each given all else but mu and mu_0.
+    """Draw all concentrations, each given all else but mu and mu_0; `mean` holds the means of their priors.
 
-    Parameters
-    ----------
-    now, mean : Concentrations
-        Current values, and means of the priors.
-    lengths : ndarray of shape (n_documents,)
-    tables, upper : ndarray of shape (n_clusters, n_topics)
-        Table counts of the documents of each cluster, and of the clusters.
-    histogram : ndarray
-        Number of pairs (word, topic) with each count.
-    totals : ndarray
-        Tokens of each topic; zeros in the padding.
-    sizes : ndarray of shape (n_clusters,)
-        Documents of each cluster.
+    `tables` (n_clusters, n_topics) are table counts of the documents of each cluster, `upper` those of the clusters.
+    `lengths` and `sizes` are the tokens of each document and the documents of each cluster. `histogram` counts the
+    pairs (word, topic) by their number of tokens; `totals` are the tokens of each topic, with zeros in the padding.
     """
     n_topics = tables.shape[1]
     n_words = int(histogram.sum()) // n_topics
@@ -480,13 +455,7 @@ def topic_shares(state: TopicState, data: Corpus, n_topics: int) -> Array:
 
 
 def log_dirichlet(shares: Array, parameters: Array) -> float:
-    """Log-density of the log-ratios of Dirichlet-distributed shares.
-
-    Examples
-    --------
-    >>> round(log_dirichlet(np.array([0.5, 0.5]), np.ones(2)), 4)  # the logistic density at 0 is 1/4
-    -1.3863
-    """
+    """Return the log-density of the log-ratios of Dirichlet-distributed shares."""
     constant = gammaln(parameters.sum()) - gammaln(np.maximum(parameters, _MIN_SHARE)).sum()
     return float(constant + np.sum(parameters * np.log(shares)))
 
@@ -511,14 +480,7 @@ START_SWEEPS = 10  # sweeps of the topics that keep the labels, without a margin
 
 
 def weighted_rows(X: sp.csr_array) -> sp.csr_array:
-    """Return unit rows of ltc weights; empty documents stay zero.
-
-    Examples
-    --------
-    >>> weighted_rows(sp.csr_array([[3.0, 0.0], [0.0, 0.0]])).toarray()
-    array([[1., 0.],
-           [0., 0.]])
-    """
+    """Return unit rows of ltc weights; empty documents stay zero."""
     return sp.csr_array(LtcTransformer(smooth_idf=True).fit_transform(X))
 
 
@@ -557,15 +519,7 @@ def labels_of_k_means(rows: sp.csr_array, landmarks: Ints, n_clusters: int, seed
 def starting_labels(X: sp.csr_array, landmarks: Ints, n_clusters: int, seed: int) -> Ints:
     """Return a label for each document: by support vector machines if every cluster has landmarks, else by k-means.
 
-    Parameters
-    ----------
-    X : CSR array of shape (n_documents, n_words)
-    landmarks : ndarray of shape (n_documents,)
-        Known labels, -1 for the others.
-
-    Returns
-    -------
-    ndarray of shape (n_documents,)
+    `landmarks` are -1 for documents without a known label.
     """
     if n_clusters == 1:
         return np.zeros(X.shape[0], np.int64)

@@ -326,9 +326,9 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
     # --- the model ------------------------------------------------------------------------------------------------
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._inference()
-        extra = partial(posterior_extra, shared=how.shared)
-        return MixtureModel(posterior_scores, partial(update_posterior, how), extra)
+        inference = self._inference()
+        extra = partial(posterior_extra, shared=inference.shared)
+        return MixtureModel(posterior_scores, partial(update_posterior, inference), extra)
 
     def _start(self, start: Start) -> VMFPosterior:
         return self._start_components(start)

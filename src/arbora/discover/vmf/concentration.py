@@ -48,21 +48,13 @@ def largest_kappa(dtype: Any) -> float:
 
 
 class KappaPosterior(NamedTuple):
-    """Means under q, one entry for each component.
+    """Means under q, one entry for each component."""
 
-    Attributes
-    ----------
-    mean : of kappa
-    log_normalizer : of log C_D(kappa), or a lower bound of it
-    log_mean, log_square : of u = log(kappa) and of its square
-    entropy : of u
-    """
-
-    mean: Array
-    log_normalizer: Array
-    log_mean: Array
-    log_square: Array
-    entropy: Array
+    mean: Array  # of kappa
+    log_normalizer: Array  # of log C_D(kappa), or a lower bound of it
+    log_mean: Array  # of u = log(kappa)
+    log_square: Array  # of u^2
+    entropy: Array  # of u
 
     @property
     def log_variance(self) -> Array:

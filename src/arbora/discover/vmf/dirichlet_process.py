@@ -86,13 +86,7 @@ def stick_log_weights(sticks: Sticks) -> Array:
 
 
 def stick_weights(sticks: Sticks) -> Array:
-    """Return the expected weights.
-
-    Examples
-    --------
-    >>> stick_weights(Sticks(np.array([[2.0, 1.0], [2.0, 3.0]]), 1.0))
-    array([0.5  , 0.125, 0.375])
-    """
+    """Return the expected weights, E[v_k] times the product of 1 - E[v_j] for j < k; the last v is 1."""
     v = sticks.beta[0] / sticks.beta.sum(axis=0)
     return np.asarray(np.append(v, 1.0) * np.append(1.0, np.cumprod(1 - v)))
 
@@ -143,7 +137,7 @@ def dp_scores(params: DPPosterior) -> LinearScores:
     )
 
 
-def dp_update(how: Inference, learn: bool, params: DPPosterior, stats: Stats) -> DPPosterior:
+def dp_update(inference: Inference, learn: bool, params: DPPosterior, stats: Stats) -> DPPosterior:
     """Sort the components, largest first, and update all factors."""
     q, order = params.components, np.argsort(-stats.counts, kind="stable")
     if np.any(np.diff(order) < 0):
@@ -155,7 +149,7 @@ def dp_update(how: Inference, learn: bool, params: DPPosterior, stats: Stats) ->
             kappa=kappa,
         )
     sticks = update_sticks(params.sticks, stats.counts, learn)
-    q = update_posterior(how, q, stats)
+    q = update_posterior(inference, q, stats)
     shares = stick_weights(sticks) * (stats.counts.sum() + sticks.eta)
     return DPPosterior(q._replace(dirichlet=shares), sticks, stats)
 
@@ -251,21 +245,7 @@ def batch_turns(
 def merged_fit(
     model: MixtureModel, fit: MixtureFit, rows: WeightedRows, schedule: Schedule, engine: Engine
 ) -> MixtureFit:
-    """Merge similar components as long as the bound rises.
-
-    Parameters
-    ----------
-    model : MixtureModel
-    fit : MixtureFit
-        A fit that has converged.
-    rows : WeightedRows
-    schedule : Schedule
-    engine : Engine
-
-    Returns
-    -------
-    MixtureFit
-    """
+    """Merge similar components of a converged fit as long as the bound rises."""
     trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
     failures, pairs = 0, similar_pairs(fit.params)
     while pairs and failures < _MAX_FAILURES:
@@ -371,9 +351,9 @@ class DirichletProcessVMFMixture(BayesianComponents):
     # --- the model ------------------------------------------------------------------------------------------------
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._inference("alpha")
-        update = partial(dp_update, how, self._read_options("prior").alpha is None)
-        return MixtureModel(dp_scores, update, partial(dp_extra, how.shared))
+        inference = self._inference("alpha")
+        update = partial(dp_update, inference, self._read_options("prior").alpha is None)
+        return MixtureModel(dp_scores, update, partial(dp_extra, inference.shared))
 
     def _start(self, start: Start) -> DPPosterior:
         q = self._start_components(start)

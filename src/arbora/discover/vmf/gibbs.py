@@ -199,13 +199,7 @@ class CollapsedVMF(NamedTuple):
 
 
 def align(labels: Ints, reference: Ints, n_components: int) -> Ints:
-    """Return new numbers of the components, under which most rows have the label of the reference.
-
-    Examples
-    --------
-    >>> align(np.array([2, 2, 0, 1]), np.array([0, 0, 1, 2]), 3)
-    array([1, 2, 0])
-    """
+    """Return new numbers of the components, under which most rows have the label of the reference."""
     table = np.zeros((n_components, n_components))
     np.add.at(table, (labels, reference), 1.0)
     names: Ints = linear_sum_assignment(-table)[1]
@@ -213,32 +207,17 @@ def align(labels: Ints, reference: Ints, n_components: int) -> Ints:
 
 
 class Aligned(NamedTuple):
-    """Draws in which the components have the same numbers.
+    """Draws in which the components have the same numbers."""
 
-    Attributes
-    ----------
-    resp : ndarray of shape (n_samples, n_components)
-        Share of the draws in which a row is in a component.
-    log_kappa, counts : ndarray of shape (n_chains, n_draws, n_components)
-    """
-
-    resp: Array
-    log_kappa: Array
-    counts: Array
+    resp: Array  # (n_samples, n_components): share of the draws in which a row is in a component
+    log_kappa: Array  # (n_chains, n_draws, n_components)
+    counts: Array  # (n_chains, n_draws, n_components)
 
 
 def aligned_draws(labels: Matrix, log_kappa: Array, reference: Ints) -> Aligned:
-    """Give the components of all draws the numbers of a reference.
+    """Give the components of all draws the numbers of a reference (n_samples,).
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_chains, n_draws, n_samples)
-    log_kappa : ndarray of shape (n_chains, n_draws, n_components)
-    reference : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    Aligned
+    `labels` has shape (n_chains, n_draws, n_samples), `log_kappa` (n_chains, n_draws, n_components).
     """
     n_components, n_rows = log_kappa.shape[-1], len(reference)
     resp, rows = np.zeros((n_rows, n_components)), np.arange(n_rows)
@@ -255,18 +234,8 @@ def aligned_draws(labels: Matrix, log_kappa: Array, reference: Ints) -> Aligned:
 def project(resp: Array, u: Array, X: sp.csr_array, prior: VMFPrior) -> VMFPosterior:
     """Return the factors of a posterior with the moments of the draws.
 
-    Parameters
-    ----------
-    resp : ndarray of shape (n_samples, n_components)
-        Share of the draws in which a row is in a component.
-    u : ndarray of shape (n_draws, n_components)
-        Logarithms of concentrations.
-    X : CSR array of shape (n_samples, n_features)
-    prior : VMFPrior
-
-    Returns
-    -------
-    VMFPosterior
+    `resp` is the share of the draws in which a row is in a component; u (n_draws, n_components) are
+    log-concentrations.
     """
     kappa = np.exp(u)
     entropy = 0.5 * np.log(2 * np.pi * np.e * np.maximum(u.var(axis=0), 1e-32))
@@ -296,22 +265,7 @@ def sample_posterior(
     seed: int,
     engine: Engine | None = None,
 ) -> Sampled:
-    """Run a chain from each state, and number the components of all draws as in the first state.
-
-    Parameters
-    ----------
-    sampler : CollapsedVMF
-    X : CSR array of shape (n_samples, n_features)
-    states : sequence of GibbsState
-    sweeps : ChainSchedule
-    seed : int
-    engine : Engine, optional
-        Runs several chains at the same time.
-
-    Returns
-    -------
-    Sampled
-    """
+    """Run a chain from each state, and number the components of all draws as in the first state."""
     sweeps = sweeps._replace(n_chains=len(states))
     chains = sample_chains(sampler, X, sweeps, seed, start=start_from(states), engine=engine)
     aligned = aligned_draws(chains.draws["labels"], chains.draws["log_kappa"], states[0].labels)

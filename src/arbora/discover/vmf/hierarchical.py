@@ -78,14 +78,7 @@ from arbora.structure import Hierarchy
 
 
 def node_probabilities(tree: Hierarchy, leaf_ids: Ints, leaf_proba: Array) -> Array:
-    """Add the probabilities of leaves (n_samples, n_leaves) up the tree, to (n_samples, n_nodes).
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
-    >>> node_probabilities(tree, tree.leaf_ids, np.array([[0.25, 0.75]]))
-    array([[1.  , 0.25, 0.75]])
-    """
+    """Add the probabilities of leaves (n_samples, n_leaves) up the tree, to (n_samples, n_nodes)."""
     closure = tree.ancestor_matrix[leaf_ids].astype(np.float64)
     return np.asarray(np.minimum(leaf_proba @ closure, 1.0))
 
@@ -322,8 +315,10 @@ class HierarchicalVMFMixture(BayesianComponents):
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         fixed = () if self._read_options("prior").node_concentration is None else ("node_concentration",)
-        tree, how = self._tree(rows.X.dtype), self._inference(*fixed)
-        return MixtureModel(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
+        tree, inference = self._tree(rows.X.dtype), self._inference(*fixed)
+        return MixtureModel(
+            posterior_scores, partial(update_tree, tree, inference), partial(tree_extra, tree, inference)
+        )
 
     def _start(self, start: Start) -> TreePosterior:
         init, dtype = start.init, start.rows.X.dtype
@@ -357,9 +352,9 @@ class HierarchicalVMFMixture(BayesianComponents):
         kappa_posterior = point_posterior(leaves.concentrations, n_features)
         dirichlet = rows.total * leaves.weights + 1.0
         q = VMFPosterior(leaves.vectors, CERTAIN * ones, dirichlet, kappa_posterior, prior)
-        how = self._inference()._replace(fixed=frozenset())
-        extra = partial(posterior_extra, shared=how.shared)
-        model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
+        inference = self._inference()._replace(fixed=frozenset())
+        extra = partial(posterior_extra, shared=inference.shared)
+        model = MixtureModel(posterior_scores, partial(update_posterior, inference), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         return run(model, rows, q, schedule, engine)
 

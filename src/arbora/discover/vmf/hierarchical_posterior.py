@@ -55,29 +55,14 @@ _ROOT = "root"
 
 
 class Tree(NamedTuple):
-    """The tree as arrays by node id.
+    """The tree as arrays by node id."""
 
-    Attributes
-    ----------
-    parent : ndarray of shape (n_nodes,)
-        -1 for the root.
-    levels : tuple of ndarray
-        Nodes of each depth.
-    leaves : ndarray of shape (n_leaves,)
-    children : sparse array of shape (n_nodes, n_nodes)
-        1 where the column is a child of the row.
-    counts : ndarray of shape (n_nodes,)
-        Number of children and seeds of each node.
-    seeds : sparse array of shape (n_nodes, n_features)
-        Sums of the seeds.
-    """
-
-    parent: Ints
-    levels: tuple[Ints, ...]
+    parent: Ints  # -1 for the root
+    levels: tuple[Ints, ...]  # nodes of each depth
     leaves: Ints
-    children: sp.csr_array
-    counts: Array
-    seeds: sp.csr_array
+    children: sp.csr_array  # (n_nodes, n_nodes): 1 where the column is a child of the row
+    counts: Array  # children and seeds of each node
+    seeds: sp.csr_array  # (n_nodes, n_features): sums of the seeds
 
     @property
     def inner(self) -> NDArray[np.bool_]:
@@ -86,13 +71,7 @@ class Tree(NamedTuple):
 
 
 def regular_tree(branching: Sequence[int]) -> Hierarchy:
-    """Return a tree whose nodes at depth d have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
-
-    Examples
-    --------
-    >>> regular_tree((2, 2)).leaves()
-    ['0/0', '0/1', '1/0', '1/1']
-    """
+    """Return a tree whose nodes at depth d have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ..."""
     edges: list[tuple[str, str]] = []
     above = [_ROOT]
     for width in branching:
@@ -105,25 +84,8 @@ def regular_tree(branching: Sequence[int]) -> Hierarchy:
 def pruned_tree(tree: Hierarchy, positions: Sequence[int]) -> tuple[Hierarchy, Ints]:
     """Return a tree with some of the leaves: a node that has lost all children but one is replaced by that child.
 
-    Parameters
-    ----------
-    tree : Hierarchy
-        With one root.
-    positions : sequence of int
-        Positions in `leaf_ids` of the leaves to keep; at least one.
-
-    Returns
-    -------
-    tree : Hierarchy
-        Nodes are named by their paths, as in `regular_tree`.
-    leaves : ndarray of shape (n_positions,)
-        For each leaf of the new tree, in the order of its `leaf_ids`, its position among the old leaves.
-
-    Examples
-    --------
-    >>> tree, leaves = pruned_tree(regular_tree((2, 2)), [0, 3, 2])
-    >>> tree.leaves(), leaves
-    (['0', '1/0', '1/1'], array([0, 2, 3]))
+    `positions` in `leaf_ids` are the leaves to keep, at least one. Nodes are named as in `regular_tree`. Also
+    returns, for each leaf of the new tree in the order of its `leaf_ids`, its position among the old leaves.
     """
     place = {int(tree.leaf_ids[k]): k for k in positions}
     edges: list[tuple[str, str]] = []
@@ -201,13 +163,7 @@ class UpdatedMeans(NamedTuple):
 
 
 def row_products(left: Matrix, right: Matrix) -> Array:
-    """Return scalar products of the rows of two matrices, in double precision.
-
-    Examples
-    --------
-    >>> row_products(np.eye(2), np.array([[2.0, 1.0], [0.0, 3.0]]))
-    array([2., 3.])
-    """
+    """Return scalar products of the rows of two matrices, in double precision."""
     return np.asarray(np.einsum("nd,nd->n", left, right, dtype=np.float64))
 
 
@@ -228,40 +184,29 @@ def unit_vectors(vectors: Matrix, before: Matrix) -> tuple[Matrix, Array]:
 
 
 def joint_update(
-    how: Inference,
+    inference: Inference,
     likelihood: KappaLikelihood,
     links: Links,
     kappa: KappaPosterior,
     free: NDArray[np.bool_],
     before: Matrix,
 ) -> UpdatedMeans:
-    """Update means and their concentrations, given all others.
+    """Update means and their concentrations, given all others; shared inference gives them one concentration.
 
-    Parameters
-    ----------
-    how : Inference
-        If it is shared, these means have one concentration.
-    likelihood : KappaLikelihood
-        Numbers N of children or rows of each mean, and the prior of the concentrations; its `pulls` are computed
-        here.
-    links : Links
-    kappa : KappaPosterior
-        Current posterior of the concentrations.
-    free : ndarray of bool, shape (n_means,)
-        Which concentrations are updated; the others are given.
-    before : ndarray of shape (n_means, n_features)
-        Directions of means without children, rows or a parent's term.
-
-    Returns
-    -------
-    UpdatedMeans
+    `likelihood` has the number of children or rows of each mean; its `pulls` are computed here. Only concentrations
+    where `free` is True are updated. Means without children, rows or a parent's term keep the directions `before`
+    (n_means, n_features).
     """
     around, above = links
     square, along = row_products(around, around), row_products(around, above)
     products = Products(square, along, row_products(above, above))
 
     def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-        updated = how.posterior(likelihood, before) if how.shared else how.kappa_posterior(likelihood, before)
+        updated = (
+            inference.posterior(likelihood, before)
+            if inference.shared
+            else inference.kappa_posterior(likelihood, before)
+        )
         return KappaPosterior(*(np.where(free, new, old) for new, old in zip(updated, before, strict=True)))
 
     used, kappa = settle(posterior, likelihood, products, kappa)
@@ -274,10 +219,8 @@ def joint_update(
 # --- Variational inference of the hierarchical von Mises-Fisher mixture: factors, updates, bound ------------
 
 
-_MIN_KAPPA, _MAX_COSINE = (
-    1e-3,
-    0.999,
-)  # limits of the concentration and the resultant of children at the start
+# Limits of the concentration and the resultant of children at the start.
+_MIN_KAPPA, _MAX_COSINE = 1e-3, 0.999
 
 
 class Nodes(NamedTuple):
@@ -299,15 +242,15 @@ class TreePosterior(NamedTuple):
     nodes: Nodes
 
 
-def free_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
+def free_nodes(tree: Tree, inference: Inference) -> NDArray[np.bool_]:
     """Return which nodes have a concentration that is learned."""
-    return ~tree.inner if "node_concentration" in how.fixed else np.ones(len(tree.parent), bool)
+    return ~tree.inner if "node_concentration" in inference.fixed else np.ones(len(tree.parent), bool)
 
 
-def different_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
+def different_nodes(tree: Tree, inference: Inference) -> NDArray[np.bool_]:
     """Return which nodes have a concentration that is learned, with one leaf if all share theirs."""
-    nodes = free_nodes(tree, how)
-    if how.shared:
+    nodes = free_nodes(tree, inference)
+    if inference.shared:
         nodes[tree.leaves[1:]] = False
     return nodes
 
@@ -352,10 +295,10 @@ def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | Non
     return with_leaves(tree, nodes, leaves.dirichlet, leaves.prior)
 
 
-def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> TreePosterior:
+def update_tree(tree: Tree, inference: Inference, q: TreePosterior, stats: Stats) -> TreePosterior:
     """Update means and concentrations up and down the tree, then the weights and the prior."""
     n_features = q.directions.shape[0]
-    inner, free, prior = tree.inner, free_nodes(tree, how), q.prior
+    inner, free, prior = tree.inner, free_nodes(tree, inference), q.prior
     counts, sums = tree.counts.copy(), np.zeros((len(inner), n_features), stats.sums.dtype)
     counts[tree.leaves] += stats.counts
     sums[tree.leaves] = stats.sums.T
@@ -363,31 +306,31 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     kappa = KappaPosterior(*(part.copy() for part in q.nodes.kappa))
     expected = expected_means(directions, mean_concentrations)
 
-    def update(ids: Ints, how: Inference) -> None:
+    def update(ids: Ints, inference: Inference) -> None:
         around = child_sums(tree, ids, expected) + sums[ids]
         above = parent_terms(tree, ids, expected, kappa.mean, prior)
         likelihood = KappaLikelihood(counts[ids], np.empty(0), prior.log_mean, prior.log_variance, n_features)
         before = KappaPosterior(*(part[ids] for part in kappa))
-        new = joint_update(how, likelihood, Links(around, above), before, free[ids], directions[ids])
+        new = joint_update(inference, likelihood, Links(around, above), before, free[ids], directions[ids])
         directions[ids], mean_concentrations[ids] = new.directions, new.mean_concentrations
         for whole, part in zip(kappa, new.kappa, strict=True):
             whole[ids] = part
         expected[ids] = expected_means(new.directions, new.mean_concentrations)
 
-    separate = how._replace(shared=False)
-    if how.shared:  # one concentration of all leaves, on whatever level they are
-        update(tree.leaves, how)
+    separate = inference._replace(shared=False)
+    if inference.shared:  # one concentration of all leaves, on whatever level they are
+        update(tree.leaves, inference)
     for level in reversed(tree.levels):
         if level is tree.levels[0]:
-            prior = root_prior(how, prior, child_sums(tree, level, expected) + sums[level])
-        ids = level[inner[level]] if how.shared else level
+            prior = root_prior(inference, prior, child_sums(tree, level, expected) + sums[level])
+        ids = level[inner[level]] if inference.shared else level
         if len(ids):
             update(ids, separate)
     for level in tree.levels[1:]:
         if inner[level].any():
             update(level[inner[level]], separate)
     q = with_leaves(tree, Nodes(directions, mean_concentrations, kappa), prior.alpha + stats.counts, prior)
-    return q._replace(prior=learned_prior(tree, how, q))
+    return q._replace(prior=learned_prior(tree, inference, q))
 
 
 def expected_means(directions: Matrix, mean_concentrations: Array) -> Matrix:
@@ -396,9 +339,9 @@ def expected_means(directions: Matrix, mean_concentrations: Array) -> Matrix:
     return np.asarray(directions * lengths.astype(directions.dtype)[:, None])
 
 
-def root_prior(how: Inference, prior: VMFPrior, around: Matrix) -> VMFPrior:
+def root_prior(inference: Inference, prior: VMFPrior, around: Matrix) -> VMFPrior:
     """Return the prior of the root; a point that is not given has the direction of the sum of the root."""
-    if "direction" in how.fixed or np.isfinite(prior.concentration):
+    if "direction" in inference.fixed or np.isfinite(prior.concentration):
         return prior
     total = around.sum(axis=0, dtype=np.float64)
     length = np.linalg.norm(total)
@@ -419,18 +362,18 @@ def parent_terms(tree: Tree, ids: Ints, expected: Matrix, kappa: Array, prior: V
     return np.asarray(pull)
 
 
-def learned_prior(tree: Tree, how: Inference, q: TreePosterior) -> VMFPrior:
+def learned_prior(tree: Tree, inference: Inference, q: TreePosterior) -> VMFPrior:
     """Return the prior after empirical Bayes for the weights and the concentrations.
 
     The prior of the root is the prior of a single mean: maximising the bound would make it a point, so it is not
     learned.
     """
-    kappa = KappaPosterior(*(part[different_nodes(tree, how)] for part in q.nodes.kappa))
+    kappa = KappaPosterior(*(part[different_nodes(tree, inference)] for part in q.nodes.kappa))
     leaves = VMFPosterior(q.directions, q.mean_concentrations, q.dirichlet, kappa, q.prior)
-    return empirical_bayes(leaves, how.settled | {"direction", "concentration"})
+    return empirical_bayes(leaves, inference.settled | {"direction", "concentration"})
 
 
-def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
+def tree_extra(tree: Tree, inference: Inference, q: TreePosterior) -> float:
     """Return the bound without the rows: weights, means around their parents, seeds, and concentrations."""
     nodes, prior = q.nodes, q.prior
     n_nodes, n_features = nodes.directions.shape
@@ -443,5 +386,7 @@ def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
         means += float(vmf_log_normalizer(prior.concentration, n_features)) + prior.concentration * along
     else:
         entropy[root] = 0.0  # the mean and its prior are the same point
-    divergence = prior_divergence(nodes.kappa, prior.log_mean, prior.log_variance)[different_nodes(tree, how)]
+    divergence = prior_divergence(nodes.kappa, prior.log_mean, prior.log_variance)[
+        different_nodes(tree, inference)
+    ]
     return float(dirichlet_gain(q.dirichlet, prior.alpha) + means + entropy.sum() - divergence.sum())

@@ -67,27 +67,14 @@ def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.rand
 
 
 def arrange(tree: Hierarchy, directions: Matrix, seeds: Seeds, rng: np.random.Generator) -> Ints:
-    """Assign clusters to leaves, so that clusters under one node are similar.
+    """Return the cluster of each leaf of a tree with one root, so that clusters under one node are similar.
 
-    Parameters
-    ----------
-    tree : Hierarchy
-        With one root.
-    directions : ndarray of shape (n_leaves, n_features)
-        Directions of the clusters. Clusters of leaves with seeds stay there.
-    seeds : Seeds
-    rng : Generator
-
-    Returns
-    -------
-    ndarray of shape (n_leaves,)
-        Cluster of each leaf.
+    Row k of `directions` is the direction of cluster k. Clusters of leaves with seeds stay there.
     """
     place = np.full(tree.n_nodes, -1)
     place[tree.leaf_ids] = np.arange(len(tree.leaf_ids))
-    below = np.asarray(
-        tree.ancestor_matrix[tree.leaf_ids].sum(axis=0)
-    ).ravel()  # leaves at or below each node
+    # Number of leaves at or below each node.
+    below = np.asarray(tree.ancestor_matrix[tree.leaf_ids].sum(axis=0)).ravel()
     pinned = place[np.intersect1d(seeds.nodes, tree.leaf_ids)]
     clusters = np.empty(len(tree.leaf_ids), np.int64)
     members = {int(tree.root_ids[0]): np.arange(len(tree.leaf_ids))}
@@ -196,22 +183,10 @@ def _directions(sums: Array, tree: Hierarchy, seeds: Seeds, dtype: Any) -> Matri
 
 
 def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names: Any) -> Seeds:
-    """Compute directions from the parameter `seeds`.
+    """Compute directions from the parameter `seeds`, in the order of the node ids.
 
-    Parameters
-    ----------
-    seeds : mapping of node to words, row numbers, or vectors; labels of the rows; or None
-        Labels are node names, one for each row; None for a row without a label.
-    structure : Hierarchy
-    X : sparse array of shape (n_samples, n_features)
-        Unit rows.
-    feature_names : sequence or None
-        Names of the columns, for seeds that are words.
-
-    Returns
-    -------
-    Seeds
-        Seeds in the order of the node ids.
+    It maps nodes to words (names of columns, in `feature_names`), row numbers or vectors; or it has the name of a
+    node for each row, None for a row without a label; or it is None. X has unit rows.
     """
     if feature_names is not None and len(feature_names) != X.shape[1]:
         raise ValueError(

@@ -178,13 +178,8 @@ def mean_row(rows: WeightedRows) -> Array:
 def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
     """Return the temperature below which a single cluster of all rows separates.
 
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> rows = WeightedRows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
-    >>> critical = critical_temperature(rows, np.random.default_rng(0))
-    >>> bool(np.isclose(critical, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
-    True
+    It is kappa v / l: kappa and l are the concentration and the length of the mean of all rows, v is the largest
+    variance of the rows in a direction across that mean.
     """
     mean, weight = mean_row(rows), rows.weight.astype(np.float64) / rows.total
     X = rows.X.astype(np.float64, copy=False)
@@ -226,23 +221,9 @@ def anneal(
     engine: Engine,
     held_back: float = FILLING,
 ) -> VMFParams:
-    """Anneal the components of a start.
+    """Anneal the components of a start in `n_steps` iterations; they end with the same concentration.
 
-    Parameters
-    ----------
-    rows : WeightedRows
-    start : VMFParams
-    n_steps : int
-        Iterations in which the temperature decreases.
-    rng : numpy.random.Generator
-    engine : Engine
-    held_back : float
-        Rows at the mean of all rows that are added to each component, relative to the rows of an average component.
-
-    Returns
-    -------
-    VMFParams
-        Components with the same concentration.
+    Rows at the mean of all rows are added to each component, `held_back` times those of an average component.
     """
     n_components, params = len(start.weights), start
     mean = mean_row(rows)

@@ -62,47 +62,22 @@ class VMFPrior(NamedTuple):
 
 
 class VMFPosterior(NamedTuple):
-    """Factors of the posterior.
+    """Factors of the posterior."""
 
-    Attributes
-    ----------
-    directions : ndarray of shape (n_features, n_components)
-        Directions psi_k of the means.
-    mean_concentrations : ndarray of shape (n_components,)
-        Concentrations gamma_k of the means around these directions: how certain the means are.
-    dirichlet : ndarray of shape (n_components,)
-        Parameters rho_k of the weights.
-    kappa : KappaPosterior
-        Concentrations of the rows around the means.
-    prior : VMFPrior
-    """
-
-    directions: Matrix
-    mean_concentrations: Array
-    dirichlet: Array
-    kappa: KappaPosterior
+    directions: Matrix  # psi (n_features, n_components) of the means
+    mean_concentrations: Array  # gamma of the means around these directions: how certain the means are
+    dirichlet: Array  # rho of the weights
+    kappa: KappaPosterior  # concentrations of the rows around the means
     prior: VMFPrior
 
 
 class Inference(NamedTuple):
-    """How to update the factors.
-
-    Attributes
-    ----------
-    kappa_posterior : callable
-        Computes the posterior of concentrations; see `concentration`.
-    fixed : frozenset of str
-        Parts of the prior that are given.
-    shared : bool
-        Whether all components share a concentration.
-    largest : float
-        Largest possible concentration.
-    """
+    """How to update the factors."""
 
     kappa_posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior]
-    fixed: frozenset[str]
-    shared: bool = False
-    largest: float = largest_kappa(np.float64)
+    fixed: frozenset[str]  # parts of the prior that are given
+    shared: bool = False  # one concentration for all components
+    largest: float = largest_kappa(np.float64)  # largest possible concentration
 
     @property
     def settled(self) -> frozenset[str]:
@@ -147,23 +122,11 @@ def mean_lengths(q: VMFPosterior) -> Array:
 
 
 def begin_posterior(
-    mean_row: Array, total: float, start: Any, fixed: dict[str, Any], how: Inference
+    mean_row: Array, total: float, start: Any, fixed: dict[str, Any], inference: Inference
 ) -> VMFPosterior:
-    """Return a posterior with certain means, and an initial prior for the parts that are not given.
+    """Return a posterior with certain means, and an initial prior for the parts that are not in `fixed`.
 
-    Parameters
-    ----------
-    mean_row : ndarray of shape (n_features,)
-    total : float
-        Sum of the weights of all rows.
-    start : VMFParams
-    fixed : dict
-        Parts of the prior that are given.
-    how : Inference
-
-    Returns
-    -------
-    VMFPosterior
+    `total` is the sum of the weights of all rows, `start` the parameters of a mixture without a prior.
     """
     n_features = len(mean_row)
     direction = mean_row if mean_row.any() else np.eye(1, n_features)[0]
@@ -180,7 +143,7 @@ def begin_posterior(
     pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
     likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
     # A distribution with an entropy, not a point: so the first bound is valid.
-    kappa = how.posterior(likelihood, point_posterior(start.concentrations, n_features))
+    kappa = inference.posterior(likelihood, point_posterior(start.concentrations, n_features))
     return VMFPosterior(start.vectors, mean_concentrations, dirichlet, kappa, prior)
 
 
@@ -199,7 +162,7 @@ def settle(
 ) -> tuple[Array, KappaPosterior]:
     """Iterate the updates of concentrations and means, gamma psi = E[kappa] S + P.
 
-    Returns the E[kappa] of the last means, and the posterior of kappa given these means.
+    Return the E[kappa] of the last means, and the posterior of kappa given these means.
     """
     square, along, rest, strength = products
     for _ in range(_TURNS):
@@ -216,13 +179,13 @@ def settle(
     return used, kappa
 
 
-def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
+def update_posterior(inference: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
     """Update all factors except the assignments, then the prior."""
     sums, counts, prior, c0 = stats.sums, stats.counts, q.prior, q.prior.concentration
     along = np.asarray(prior.direction.astype(sums.dtype) @ sums, dtype=np.float64)  # s_k.mu_0
     likelihood = KappaLikelihood(counts, np.zeros_like(along), prior.log_mean, prior.log_variance, len(sums))
     used, kappa = settle(
-        how.posterior, likelihood, Products(squared_lengths(sums), along, c0**2, c0), q.kappa
+        inference.posterior, likelihood, Products(squared_lengths(sums), along, c0**2, c0), q.kappa
     )
     directions, squares = mixed_columns(np.ascontiguousarray(sums), used, c0 * prior.direction)
     mean_concentrations = np.sqrt(squares)
@@ -231,7 +194,7 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
     if empty.any():
         directions[:, empty] = q.directions[:, empty]
     new = VMFPosterior(directions, mean_concentrations, prior.alpha + counts, kappa, prior)
-    return new._replace(prior=empirical_bayes(new, how.settled))
+    return new._replace(prior=empirical_bayes(new, inference.settled))
 
 
 def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
@@ -261,11 +224,6 @@ def best_alpha(log_weights: float, n_components: int) -> float:
     """Return the symmetric Dirichlet parameter with the highest bound, given the sum of the E[log pi_k].
 
     The derivative decreases from infinity to a limit that is not positive, so it has one root.
-
-    Examples
-    --------
-    >>> bool(best_alpha(-30.0, 3) < best_alpha(-4.0, 3))
-    True
     """
 
     def slope(log_alpha: float) -> float:
@@ -281,13 +239,7 @@ def best_alpha(log_weights: float, n_components: int) -> float:
 
 
 def dirichlet_gain(rho: Array, alpha: float) -> float:
-    """Return minus the divergence of Dirichlet(rho) from Dirichlet(alpha), the part of the weights in the bound.
-
-    Examples
-    --------
-    >>> dirichlet_gain(np.full(3, 2.0), 2.0)
-    0.0
-    """
+    """Return minus the divergence of Dirichlet(rho) from Dirichlet(alpha), the part of the weights in the bound."""
     log_beta = gammaln(rho).sum() - gammaln(rho.sum())
     log_beta_prior = len(rho) * gammaln(alpha) - gammaln(len(rho) * alpha)
     return float(log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho))
@@ -329,17 +281,7 @@ def predictive_log_density(
 ) -> Array:
     """Return log-densities of rows under components with an uncertain mean and concentration.
 
-    Parameters
-    ----------
-    cosine : ndarray of shape (n_samples, n_components)
-        Cosines of rows and directions.
-    mean_concentrations : ndarray of shape (n_components,) or (n_samples, n_components)
-    kappa : KappaPosterior
-    n_features : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
+    `cosine` holds the cosines of rows and directions; `mean_concentrations` has its shape or is (n_components,).
     """
     log_mean_normalizer = vmf_log_normalizer(mean_concentrations, n_features)
     terms = np.empty((len(_NODES), *cosine.shape))
@@ -357,15 +299,7 @@ def predictive_log_density(
 def left_out_log_density(q: VMFPosterior, cosine: Array, part: Array) -> Array:
     """Return log-densities of training rows under components whose means lack the part of the row.
 
-    Parameters
-    ----------
-    q : VMFPosterior
-    cosine, part : ndarray of shape (n_samples, n_components)
-        Cosines of rows and directions; weights of rows in components.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
+    `cosine` holds the cosines of rows and directions, `part` the weights of rows in components.
     """
     pull = part * q.kappa.mean  # part of the row in gamma_k psi_k
     square = (q.mean_concentrations - pull) ** 2 + 2 * q.mean_concentrations * pull * np.maximum(
@@ -389,17 +323,7 @@ def mixture_log_density(q: VMFPosterior, X: sp.csr_array) -> Array:
 def left_out_mixture_log_density(q: VMFPosterior, log_joint: Array, X: sp.csr_array, weight: Matrix) -> Array:
     """Return the log-densities of training rows under the mixture without that row.
 
-    Parameters
-    ----------
-    q : VMFPosterior
-    log_joint : ndarray of shape (n_samples, n_components)
-        Log-joint of rows and components, which gives the responsibilities.
-    X : CSR array of shape (n_samples, n_features)
-    weight : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
+    `log_joint` of rows and components gives the responsibilities.
     """
     part = left_out_parts(softmax(log_joint, axis=1), weight)
     cosine = csr_matmul(X, q.directions.astype(np.float64, copy=False))

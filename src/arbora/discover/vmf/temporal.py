@@ -92,13 +92,7 @@ class Timeline(NamedTuple):
 
 
 def read_times(times: Any, n_samples: int) -> Matrix:
-    """Read a time for each row: float64, or datetime64[s] for dates and texts in the form of ISO 8601.
-
-    Examples
-    --------
-    >>> read_times(["1999", "2000-02-03"], 2)
-    array(['1999-01-01T00:00:00', '2000-02-03T00:00:00'], dtype='datetime64[s]')
-    """
+    """Read a time for each row: float64, or datetime64[s] for dates and texts in the form of ISO 8601."""
     values = np.asarray(times)
     if values.shape != (n_samples,):
         raise ValueError(
@@ -123,23 +117,8 @@ def read_times(times: Any, n_samples: int) -> Matrix:
 def make_timeline(times: Matrix, bins: Any = None) -> Timeline:
     """Choose points of time for given times.
 
-    Parameters
-    ----------
-    times : ndarray of shape (n_samples,)
-    bins : None, int, str or array-like
-        None: every time that occurs is a point. A number of bins of equal width; "year", "month", "week" or "day";
-        or edges.
-
-    Returns
-    -------
-    Timeline
-
-    Examples
-    --------
-    >>> make_timeline(np.array([1.0, 5.0, 9.0]), 4).starts
-    array([1., 3., 5., 7.])
-    >>> make_timeline(read_times(["1999-01-05", "1999-04-02"], 2), "month").starts.astype("datetime64[M]")
-    array(['1999-01', '1999-02', '1999-03', '1999-04'], dtype='datetime64[M]')
+    `bins` None: every time that occurs is a point. Otherwise a number of bins of equal width; "year", "month", "week"
+    or "day"; or edges.
     """
     if bins is None:
         starts = np.unique(times)
@@ -240,17 +219,7 @@ def by_time(
 ) -> Array:
     """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time.
 
-    Parameters
-    ----------
-    params : ChainPosterior
-    X : CSR array
-        Rows in blocks; see `to_blocks`.
-    function : callable
-
-    Returns
-    -------
-    ndarray of shape (n_samples, ...)
-        The results, in the order of the rows.
+    X has rows in blocks (see `to_blocks`). The results are in the order of the rows.
     """
     n_times, n_features, _ = params.directions.shape
     plain, points = from_blocks(X, n_features, n_times)
@@ -464,17 +433,17 @@ class TemporalVMFMixture(BayesianComponents):
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         is_learned = self._read_options("prior").persistence == _LEARN
-        how = self._inference() if is_learned else self._inference("transition")
-        return MixtureModel(chain_scores, partial(update_chain, how), partial(chain_extra, how))
+        inference = self._inference() if is_learned else self._inference("transition")
+        return MixtureModel(chain_scores, partial(update_chain, inference), partial(chain_extra, inference))
 
     def _start(self, start: Start) -> ChainPosterior:
         """Start from a Bayesian mixture of all rows without times, so that a cluster keeps its identity."""
         n_times, n_features = len(self.times_), self.n_features_in_
         flat = WeightedRows(from_blocks(start.rows.X, n_features, n_times)[0], start.rows.weight)
         params = self._start_components(start._replace(rows=flat))
-        how, persistence = self._inference(), self._read_options("prior").persistence
-        extra = partial(posterior_extra, shared=how.shared)
-        model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
+        inference, persistence = self._inference(), self._read_options("prior").persistence
+        extra = partial(posterior_extra, shared=inference.shared)
+        model = MixtureModel(posterior_scores, partial(update_posterior, inference), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         q = run(model, flat, params, schedule, start.engine).params
         cosine = _FIRST_PERSISTENCE if persistence == _LEARN else persistence

@@ -56,14 +56,7 @@ def _log_sum(values: Array) -> Array:
 
 
 def start_walk(weights: Array, n_times: int) -> WeightWalk:
-    """Return a walk with constant weights.
-
-    Examples
-    --------
-    >>> walk_weights(start_walk(np.array([0.25, 0.75]), 2))
-    array([[0.25, 0.75],
-           [0.25, 0.75]])
-    """
+    """Return a walk with constant weights."""
     eta = np.log(np.maximum(weights, 1e-6))
     mean = np.tile(eta - eta.mean(), (n_times, 1))
     return WeightWalk(mean, np.full(mean.shape, 0.1), 1.0, 0.1)
@@ -158,46 +151,24 @@ _TURNS = 2  # updates of (means, concentrations) between two E-steps
 
 
 class ChainPosterior(NamedTuple):
-    """Factors of the posterior.
+    """Factors of the posterior."""
 
-    Attributes
-    ----------
-    directions : ndarray of shape (n_times, n_features, n_components)
-    mean_concentrations : ndarray of shape (n_times, n_components)
-    dirichlet : ndarray of shape (n_components,)
-        Parameters of static weights.
-    kappa : KappaPosterior
-    prior : VMFPrior
-        Its direction and concentration belong to the means of the first time.
-    transition : float
-        Concentration of a mean around the one before it.
-    counts : ndarray of shape (n_times, n_components)
-        Sums of responsibilities.
-    walk : WeightWalk or None
-        Random walk of evolving weights.
-    predictive : KappaPosterior
-        Concentrations for predictions, given means that are as uncertain as `marginal_concentrations`.
-    """
-
-    directions: Matrix
-    mean_concentrations: Array
-    dirichlet: Array
+    directions: Matrix  # (n_times, n_features, n_components)
+    mean_concentrations: Array  # (n_times, n_components)
+    dirichlet: Array  # parameters of static weights
     kappa: KappaPosterior
-    prior: VMFPrior
-    transition: float
-    counts: Array
-    walk: WeightWalk | None
-    predictive: KappaPosterior
+    prior: VMFPrior  # its direction and concentration belong to the means of the first time
+    transition: float  # concentration of a mean around the one before it
+    counts: Array  # (n_times, n_components): sums of responsibilities
+    walk: WeightWalk | None  # of evolving weights
+    predictive: KappaPosterior  # given means that are as uncertain as `marginal_concentrations`
 
 
 def to_blocks(X: sp.csr_array, points: Ints, n_times: int) -> sp.csr_array:
-    """Put rows into the columns of their time. Point `n_times` is the next time: its rows use the last block.
+    """Put rows into the columns of their time, and add an indicator column for each point of time and the next one.
 
-    Examples
-    --------
-    >>> to_blocks(sp.csr_array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0]), 2).toarray()
-    array([[0., 0., 1., 2., 0., 1., 0.],
-           [3., 4., 0., 0., 1., 0., 0.]])
+    Point `n_times` is the next time: its rows use the last block. The shape is (n_samples, n_times * n_features +
+    n_times + 1).
     """
     n_samples, n_features = X.shape
     sizes = np.diff(X.indptr)
@@ -332,7 +303,7 @@ def update_means(chain: Chain, pulls: Pulls) -> Chain:
     return sweep(chain, pulls, backward=True)
 
 
-def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPosterior:
+def update_chain(inference: Inference, q: ChainPosterior, stats: Stats) -> ChainPosterior:
     """Update means and concentrations twice, then weights and prior."""
     n_times, n_features, _ = q.directions.shape
     sums = stats.sums[: n_times * n_features].reshape(q.directions.shape)
@@ -344,7 +315,7 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
     def posterior(lengths: Array, before: KappaPosterior) -> KappaPosterior:
         pulls = np.sum(lengths * np.einsum("tdk,tdk->tk", sums, chain.directions, dtype=np.float64), axis=0)
         likelihood = KappaLikelihood(stats.counts, pulls, prior.log_mean, prior.log_variance, n_features)
-        return how.posterior(likelihood, before)
+        return inference.posterior(likelihood, before)
 
     for _ in range(_TURNS):
         chain = update_means(chain, Pulls(sums * kappa.mean.astype(dtype), first, q.transition))
@@ -353,10 +324,10 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
     marginal = bessel_ratio(n_features / 2 - 1, marginal_concentrations(q))
     counts = stats.sums[n_times * n_features : -1].astype(np.float64)
     q = q._replace(counts=counts, dirichlet=prior.alpha + stats.counts, predictive=posterior(marginal, kappa))
-    return _update_rest(how, q, chain.expected)
+    return _update_rest(inference, q, chain.expected)
 
 
-def _update_rest(how: Inference, q: ChainPosterior, expected: Matrix) -> ChainPosterior:
+def _update_rest(inference: Inference, q: ChainPosterior, expected: Matrix) -> ChainPosterior:
     """Update the walk of the weights, the prior, and the concentration of transitions, unless they are given.
 
     The prior of the first means stays that of the start, a mixture without times. Few rows determine the first means:
@@ -364,7 +335,7 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: Matrix) -> ChainPo
     """
     if q.walk is not None:
         q = q._replace(walk=update_walk(q.walk, q.counts))
-    if "transition" not in how.fixed and len(expected) > 1:
+    if "transition" not in inference.fixed and len(expected) > 1:
         cosine = (
             np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
             / q.mean_concentrations[1:].size
@@ -372,11 +343,11 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: Matrix) -> ChainPo
         transition = float(kappa_mle(np.clip(cosine, 0.0, _MAX_COSINE), expected.shape[1]))
         q = q._replace(transition=transition)
     beginning = VMFPosterior(q.directions[0], q.mean_concentrations[0], q.dirichlet, q.kappa, q.prior)
-    fixed = how.settled if len(expected) == 1 else how.settled | {"direction", "concentration"}
+    fixed = inference.settled if len(expected) == 1 else inference.settled | {"direction", "concentration"}
     return q._replace(prior=empirical_bayes(beginning, fixed))
 
 
-def chain_extra(how: Inference, q: ChainPosterior) -> float:
+def chain_extra(inference: Inference, q: ChainPosterior) -> float:
     """Return the bound without the rows: weights, means along time, and concentrations."""
     prior, n_features = q.prior, q.directions.shape[1]
     expected = q.directions * mean_lengths(q).astype(q.directions.dtype)[:, None]
@@ -389,7 +360,7 @@ def chain_extra(how: Inference, q: ChainPosterior) -> float:
     means += vmf_entropy(q.mean_concentrations, n_features).sum()
     weights = dirichlet_gain(q.dirichlet, prior.alpha) if q.walk is None else walk_extra(q.walk)
     divergence = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
-    return float(weights + means - (divergence[0] if how.shared else divergence.sum()))
+    return float(weights + means - (divergence[0] if inference.shared else divergence.sum()))
 
 
 def marginal_concentrations(q: ChainPosterior) -> Array:
@@ -477,25 +448,9 @@ class Vocabulary(NamedTuple):
 
 
 def cluster_dynamics(times: Matrix, counts: Array, level: float) -> list[ClusterDynamics]:
-    """Describe the course of each cluster.
+    """Describe the course of each cluster, from its rows at each time (n_times, n_components).
 
-    Parameters
-    ----------
-    times : ndarray of shape (n_times,)
-    counts : ndarray of shape (n_times, n_components)
-        Rows of each cluster at each time.
-    level : float
-        Part of its largest share above which a cluster is alive.
-
-    Returns
-    -------
-    list of ClusterDynamics
-
-    Examples
-    --------
-    >>> first, second = cluster_dynamics(np.array([2000, 2001, 2002]), np.array([[9, 1], [5, 5], [0, 9]]), 0.1)
-    >>> int(first.peak), int(first.end), int(second.rise), second.end is None
-    (2000, 2001, 2002, True)
+    A cluster is alive while its share is at least `level` times its largest share.
     """
     total = counts.sum(axis=1)
     seen = np.flatnonzero(total > 0)

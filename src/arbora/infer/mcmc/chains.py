@@ -228,18 +228,7 @@ def start_from(states: Sequence[State]) -> Callable[[np.random.Generator], State
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
-    """Average the traces of several chains sweep by sweep; the seconds are the sum over all chains.
-
-    Examples
-    --------
-    >>> from arbora.core.trace import Trace
-    >>> from arbora.infer.mcmc.chains import mean_trace
-    >>> traces = [Trace(), Trace()]
-    >>> for trace, log_joint in zip(traces, (-3.0, -5.0)):
-    ...     trace.append(objective=log_joint, acceptance=1.0)
-    >>> mean_trace(traces).last["objective"]
-    -4.0
-    """
+    """Average the traces of several chains sweep by sweep; the seconds are the sum over all chains."""
     states = [trace.to_state() for trace in traces]
     columns = states[0]["columns"]
     values = np.mean([state["values"] for state in states], axis=0)

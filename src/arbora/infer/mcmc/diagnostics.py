@@ -76,49 +76,18 @@ def rhat(draws: ArrayLike) -> Array:
 
 
 def ess_bulk(draws: ArrayLike) -> Array:
-    """Effective sample size for the middle of a distribution: means and medians.
+    """Return the effective sample size for the middle of a distribution: means and medians.
 
-    Parameters
-    ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least 4 draws a chain; every further axis is another quantity.
-
-    Returns
-    -------
-    ndarray of shape (...)
-        Equivalent number of independent draws, over all chains. NaN for a quantity that is not finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.diagnostics import ess_bulk
-    >>> x = np.random.default_rng(0).standard_normal((4, 1000))
-    >>> bool(3000 < ess_bulk(x) < 5000)
-    True
+    `draws` has shape (n_chains, n_draws, ...), with at least 4 draws a chain. NaN for a quantity that is not finite.
     """
     halves, shape = _halves(draws)
     return _basic_ess(_normal_scores(halves)).reshape(shape)
 
 
 def ess_tail(draws: ArrayLike) -> Array:
-    """Effective sample size for the tails: the smaller of those of the 5% and the 95% quantile.
+    """Return the effective sample size for the tails: the smaller of those of the 5% and the 95% quantile.
 
-    Parameters
-    ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least 4 draws a chain; every further axis is another quantity.
-
-    Returns
-    -------
-    ndarray of shape (...)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.diagnostics import ess_tail
-    >>> x = np.random.default_rng(0).standard_normal((4, 1000))
-    >>> bool(3000 < ess_tail(x) < 5000)
-    True
+    See `ess_bulk`.
     """
     halves, shape = _halves(draws)
     finite = np.isfinite(halves).all(axis=(0, 1))
@@ -205,13 +174,9 @@ def geweke_test(
 
 
 def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResult:
-    """Test whether chains have the same distribution as independent draws.
+    """Test whether chains (n_chains, n_draws, n_statistics) have the same distribution as independent draws.
 
-    Parameters
-    ----------
-    independent : array-like of shape (n_draws, n_statistics)
-    chains : array-like of shape (n_chains, n_draws, n_statistics)
-        Stationary from their first draw on if the hypothesis holds.
+    If they have, chains are stationary from their first draw on.
 
     Examples
     --------

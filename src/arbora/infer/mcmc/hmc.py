@@ -47,32 +47,12 @@ class Move(NamedTuple):
 
 
 def start_step_size(size: float) -> StepSize:
-    """Start dual averaging near a step size.
-
-    Examples
-    --------
-    >>> start_step_size(0.1).size
-    0.1
-    """
+    """Start dual averaging near a step size."""
     return StepSize(size, size, float(np.log(10 * size)))
 
 
 def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> StepSize:
-    """Adapt the step size after a step with that acceptance probability.
-
-    Parameters
-    ----------
-    target : float
-        Target of the mean acceptance probability.
-
-    Examples
-    --------
-    >>> step = start_step_size(0.1)
-    >>> for _ in range(5):
-    ...     step = update_step_size(step, acceptance=0.0)
-    >>> step.size < 0.1
-    True
-    """
+    """Adapt the step size after a step with that acceptance probability; `target` is the mean to reach."""
     n = step.n_updates + 1
     share = 1 / (n + _DELAY)
     error = (1 - share) * step.error + share * (target - acceptance)
@@ -85,28 +65,10 @@ def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> 
 def hamiltonian_step(
     potential: ValueAndGradient, position: Array, size: float, n_steps: int, rng: np.random.Generator
 ) -> Move:
-    """Take a step that leaves exp(-potential) invariant.
+    """Take `n_steps` leapfrog steps and accept their end point or not; exp(-potential) stays invariant.
 
-    Parameters
-    ----------
-    potential : callable
-        Returns value and gradient of the negative log-density at a position. Neither needs to be finite far away;
-        overflow is ignored.
-    size : float
-        Step size; must not depend on the position.
-    n_steps : int
-        Number of leapfrog steps; must not depend on the position either.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> z, total = np.zeros(3), np.zeros(3)
-    >>> for _ in range(2000):
-    ...     z, acceptance, accepted = hamiltonian_step(lambda z: (z @ z / 2, z), z, 0.5, 3, rng)
-    ...     total += z**2 / 2000
-    >>> bool(np.all(np.abs(total - 1) < 0.1))
-    True
+    The potential returns value and gradient of the negative log-density. Neither needs to be finite far away;
+    overflow is ignored. `size` and `n_steps` must not depend on the position.
     """
     value, gradient = potential(position)
     momentum = rng.standard_normal(position.shape)
@@ -145,25 +107,8 @@ def slice_step(
 ) -> float:
     """Take a step that leaves the density of a number invariant.
 
-    Parameters
-    ----------
-    log_density : callable
-        Log-density up to a constant; minus infinity where the density is zero.
-    value : float
-        The current value, where the density is positive.
-    width : float
-        First guess of the width of the density; a bad guess costs evaluations but not exactness.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> x, draws = 1.0, []
-    >>> for _ in range(4000):  # the exponential distribution
-    ...     x = slice_step(lambda x: -x if x > 0 else -np.inf, x, 2.0, rng)
-    ...     draws.append(x)
-    >>> bool(abs(np.mean(draws) - 1) < 0.1)
-    True
+    `log_density` is known up to a constant, minus infinity where the density is zero; `value` has a positive density.
+    `width` is a first guess of the width of the density; a bad guess costs evaluations but not exactness.
     """
     level = log_density(value) - rng.standard_exponential()
     low = value - width * rng.random()

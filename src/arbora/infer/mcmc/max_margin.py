@@ -61,25 +61,9 @@ class GaussianTerms(NamedTuple):
 
 
 def hinge_losses(scores: Array, labels: Ints, width: float) -> Array:
-    """Return the loss of each row against its most violated competitor.
+    """Return max(0, width + score of the best other cluster - score of the label) for each row.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_clusters)
-    labels : ndarray of shape (n_samples,)
-    width : float
-        The margin l.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.max_margin import hinge_losses
-    >>> hinge_losses(np.array([[2.0, 0.0], [0.0, 0.5]]), np.array([0, 0]), 1.0)
-    array([0. , 1.5])
+    It is 0 for a single cluster.
     """
     if scores.shape[1] == 1:
         return np.zeros(len(scores))
@@ -91,15 +75,7 @@ def hinge_losses(scores: Array, labels: Ints, width: float) -> Array:
 
 
 def all_hinge_losses(scores: Array, width: float) -> Array:
-    """Return the loss of each row for each label it could have, of the shape of the scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.max_margin import all_hinge_losses
-    >>> all_hinge_losses(np.array([[2.0, 0.0]]), 1.0)
-    array([[0., 3.]])
-    """
+    """Return the loss of each row for each label it could have, of the shape of the scores."""
     if scores.shape[1] == 1:
         return np.zeros_like(scores)
     best = scores.argmax(axis=1)
@@ -116,14 +92,6 @@ def draw_inverse_lambda(u: Array, rng: np.random.Generator) -> Array:
 
     The method of Michael, Schucany and Haas (1976), written so that it is stable for all u; at u = 0, lambda has the
     chi-squared distribution with one degree of freedom.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.max_margin import draw_inverse_lambda
-    >>> draws = draw_inverse_lambda(np.full(20_000, 2.0), np.random.default_rng(0))
-    >>> bool(abs(draws.mean() - 0.5) < 0.02)
-    True
     """
     chi = rng.standard_normal(u.shape) ** 2
     root = np.sqrt(chi * (chi + 4.0 * u))
@@ -136,13 +104,7 @@ def draw_inverse_lambda(u: Array, rng: np.random.Generator) -> Array:
 def gaussian_terms(
     scores: Array, labels: Ints, k: int, margin: Margin, rng: np.random.Generator
 ) -> GaussianTerms:
-    """Draw lambda for the conditional of projection k; return the terms of the rows in its Gaussian.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_clusters)
-    labels : ndarray of shape (n_samples,)
-    """
+    """Draw lambda for the conditional of projection k; return the terms of the rows in its Gaussian."""
     if scores.shape[1] == 1:
         return GaussianTerms(np.zeros(len(scores)), np.zeros(len(scores)))
     c, width, _ = margin
@@ -161,15 +123,7 @@ def gaussian_terms(
 
 
 def draw_gaussian(precision: Array, linear: Array, rng: np.random.Generator) -> Array:
-    """Draw from the normal distribution with a precision matrix, and precision times mean `linear`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.max_margin import draw_gaussian
-    >>> draw_gaussian(np.eye(2) * 1e12, np.array([1e12, 2e12]), np.random.default_rng(0)).round(3)
-    array([1., 2.])
-    """
+    """Draw from the normal distribution with a precision matrix, and precision times mean `linear`."""
     L = np.linalg.cholesky(precision)
     half = solve_triangular(L, linear, lower=True, check_finite=False)
     noise = rng.standard_normal(len(linear))
@@ -179,31 +133,10 @@ def draw_gaussian(precision: Array, linear: Array, rng: np.random.Generator) -> 
 def draw_projections(
     projections: Array, X: Array, labels: Ints, margin: Margin, rng: np.random.Generator
 ) -> Array:
-    """Take the exact Gibbs step of all projections, one after the other.
+    """Take the exact Gibbs step of all projections (n_clusters, n_features), one after the other.
 
-    Parameters
-    ----------
-    projections : ndarray of shape (n_clusters, n_features)
-        The current eta of the clusters that have rows (of all clusters, if their number is fixed).
-    X : ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Rows of `projections`.
-
-    Returns
-    -------
-    ndarray of shape (n_clusters, n_features)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.infer.mcmc.max_margin import Margin, draw_projections
-    >>> X, labels = np.array([[1.0], [-1.0]] * 50), np.array([0, 1] * 50)
-    >>> eta = np.zeros((2, 1))
-    >>> rng = np.random.default_rng(0)
-    >>> for _ in range(10):
-    ...     eta = draw_projections(eta, X, labels, Margin(c=1.0, width=1.0, variance=1.0), rng)
-    >>> bool(eta[0, 0] > eta[1, 0])
-    True
+    They are the eta of the clusters that have rows (of all clusters, if their number is fixed); `labels` are their
+    rows.
     """
     drawn = np.array(projections, np.float64)
     scores = X @ drawn.T

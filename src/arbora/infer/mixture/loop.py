@@ -103,21 +103,8 @@ def run(
 ) -> MixtureFit:
     """Iterate from given parameters until the bound gains no more than the tolerance.
 
-    Parameters
-    ----------
-    model : MixtureModel
-    rows : WeightedRows
-    params : named tuple
-        Starting point.
-    schedule : Schedule
-    engine : Engine
-    progress : Progress, optional
-
-    Returns
-    -------
-    MixtureFit
-        The parameters are those of the last bound. If the bound falls by far more than rounding explains, the
-        parameters before the fall are returned, and the run has not converged.
+    The parameters of the result are those of its last bound. If the bound falls by far more than rounding explains,
+    the parameters before the fall are returned, and the run has not converged.
     """
     monitor = Monitor(schedule.tol, schedule.max_iter, progress)
     if schedule.batch_size is not None and schedule.batch_size < rows.X.shape[0]:
@@ -179,14 +166,7 @@ def _run_batches(
 
 
 def blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats:
-    """Blend the statistics of a batch, times `scale`, into their moving average, with the rate (step + 1)^-0.7.
-
-    Examples
-    --------
-    >>> ones = Stats(np.ones(1), np.ones((1, 1)))
-    >>> blend(Stats(np.zeros(1), np.zeros((1, 1))), ones, 10.0, step=1).counts.round(3)
-    array([6.156])
-    """
+    """Blend the statistics of a batch, times `scale`, into their moving average, with the rate (step + 1)^-0.7."""
     if average is None:
         return Stats(stats.counts * scale, stats.sums * scale)
     rate = (step + _DELAY) ** -_FORGETTING
@@ -199,18 +179,8 @@ def blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats
 def best_of(fit: Callable[[int], MixtureFit], n_init: int, engine: Engine) -> MixtureFit:
     """Run from several starts and return the fit with the highest bound (of equal ones, the first).
 
-    Parameters
-    ----------
-    fit : callable
-        Given the number of a start, makes it and runs from it.
-    n_init : int
-    engine : Engine
-        Runs several starts at the same time. A single start runs in the calling thread, so that its E-steps can use
-        the threads.
-
-    Returns
-    -------
-    MixtureFit
+    `fit` makes the start of that number and runs from it. A single start runs in the calling thread, so that its
+    E-steps can use the threads of the engine.
     """
     if n_init == 1:
         return fit(0)
@@ -276,14 +246,7 @@ class RowsByShard(Sequence[ShardRows]):
 
 
 class RowShard:
-    """Consecutive chunks of the rows.
-
-    Parameters
-    ----------
-    common : MixtureCommon
-    part : ShardRows
-    engine : Engine
-    """
+    """Consecutive chunks of the rows."""
 
     keeps_state = False
 
@@ -313,16 +276,9 @@ def count_all(shards: Shards, n_chunks: int, scores: KernelScores) -> Counted:
 
 
 def fingerprint_rows(rows: WeightedRows) -> str:
-    """Take the fingerprint of rows and weights.
+    """Return the fingerprint of rows and weights.
 
     Rows in a file count by their lengths, dense rows that are made on request by what they say `about` themselves.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> fingerprint_rows(rows) == fingerprint_rows(rows._replace(weight=np.array([1.0, 2.0])))
-    False
     """
     if rows.in_memory:
         return fingerprint(rows.weight, rows.X)
@@ -336,23 +292,7 @@ def place_rows(
 ) -> Iterator[WeightedRows]:
     """Prepare rows for a run: with a table in this process, or in the shards of a remote engine.
 
-    Parameters
-    ----------
-    rows : WeightedRows
-    schedule : Schedule
-    n_components : int
-    engine : Engine
-    about : object, optional
-        Settings of the model, which identify the run.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.core.engine import SerialEngine
-    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> with place_rows(rows, Schedule(0.0, 1), 3, SerialEngine()) as prepared:
-    ...     prepared.table is not None
-    True
+    `about` are settings of the model, which identify the run.
     """
     if engine.shares_memory:
         yield schedule.prepare(rows, n_components)

@@ -49,24 +49,12 @@ class Counted(NamedTuple):
 
 
 def is_dense(X: Any) -> bool:
-    """Whether rows are dense: an array, or an object that makes arrays.
-
-    Examples
-    --------
-    >>> is_dense(np.eye(2))
-    True
-    """
+    """Return whether rows are dense: an array, or an object that makes arrays."""
     return isinstance(X, np.ndarray) or bool(getattr(X, "dense", False))
 
 
 def dense_chunks(n_rows: int) -> list[slice]:
-    """Cut dense rows into at most 64 chunks for threads or shards; the cut depends on their number alone.
-
-    Examples
-    --------
-    >>> dense_chunks(10_000)
-    [slice(0, 5000, None), slice(5000, 10000, None)]
-    """
+    """Cut dense rows into at most 64 chunks for threads or shards; the cut depends on their number alone."""
     return split(n_rows, max(1, min(_MAX_CHUNKS, n_rows // ROWS_AT_ONCE)))
 
 
@@ -88,14 +76,7 @@ def block_scores(Z: Matrix, weights: Matrix, scale: Matrix, offset: Matrix) -> M
 
 
 def share_block(S: Matrix, weight: Matrix) -> tuple[Matrix, Matrix]:
-    """Replace scores by responsibilities times weights; return them and the log-sum-exp of each row.
-
-    Examples
-    --------
-    >>> shares, total = share_block(np.log([[1.0, 3.0]]), np.array([2.0]))
-    >>> shares.round(6), total.round(6)
-    (array([[0.5, 1.5]]), array([1.386294]))
-    """
+    """Replace scores by responsibilities times weights; return them and the log-sum-exp of each row."""
     top = S.max(axis=1)
     S -= top[:, None]
     np.exp(S, out=S)
@@ -235,24 +216,12 @@ _LOG_ZERO = -690.0  # logarithm of a weight of zero; the kernels cannot handle i
 
 
 def log_weights(weights: Array) -> Array:
-    """Return the logarithms of weights, finite for a weight of zero.
-
-    Examples
-    --------
-    >>> log_weights(np.array([1.0, 0.0]))
-    array([   0., -690.])
-    """
+    """Return the logarithms of weights, -690 for a weight of zero."""
     return np.log(weights, out=np.full_like(weights, _LOG_ZERO), where=weights > 0)
 
 
 def linear_log_joint(scores: LinearScores, X: sp.csr_array) -> Array:
-    """Return the log-joint of rows and components (n_samples, n_components), in double precision.
-
-    Examples
-    --------
-    >>> linear_log_joint(LinearScores(np.eye(2), np.array([1.0, 2.0])), sp.csr_array([[3.0, 0.0]]))
-    array([[4., 2.]])
-    """
+    """Return the log-joint of rows and components (n_samples, n_components), in double precision."""
     joint: Array = csr_matmul(X, scores.weights.astype(np.float64, copy=False))
     return np.asarray(joint * scores.scale + scores.offset)
 
@@ -281,11 +250,6 @@ def row_chunks(rows: WeightedRows, least: int | None = None) -> list[slice]:
     """Cut the rows into chunks of about the same number of non-zeros, at least `least`.
 
     By default there are few enough chunks that adding their statistics costs little.
-
-    Examples
-    --------
-    >>> row_chunks(WeightedRows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
-    [slice(0, 20, None), slice(20, 40, None)]
     """
     if rows.is_dense:
         return dense_chunks(rows.X.shape[0])
@@ -332,15 +296,7 @@ def kernel_scores(scores: LinearScores, dtype: Any) -> KernelScores:
 
 
 def local(scores: LinearScores, rows: WeightedRows, chunk: slice) -> tuple[Stats, float]:
-    """Compute the statistics and the bound of a chunk of the rows.
-
-    Examples
-    --------
-    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> stats, bound = local(LinearScores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
-    >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
-    (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
-    """
+    """Compute the statistics and the bound of a chunk of the rows."""
     return _local(kernel_scores(scores, rows.X.dtype), rows, chunk)
 
 
@@ -366,13 +322,7 @@ def _walk(
 
 
 def squared_lengths(sums: Matrix) -> Array:
-    """Return the squared lengths of the columns, in double precision.
-
-    Examples
-    --------
-    >>> squared_lengths(np.array([[3.0, 0.0], [4.0, 1.0]]))
-    array([25.,  1.])
-    """
+    """Return the squared lengths of the columns, in double precision."""
     out = np.zeros(sums.shape[1])
     column_squares(np.ascontiguousarray(sums), out)
     return out
@@ -389,14 +339,7 @@ def unit_columns(sums: Matrix, before: Matrix) -> tuple[Matrix, Array]:
 
 
 def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, Array]:
-    """Multiply each column of `sums` by its scale and add one vector; return it with the squared lengths.
-
-    Examples
-    --------
-    >>> mixed_columns(np.eye(2), np.array([2.0, 3.0]), np.array([1.0, 0.0]))
-    (array([[3., 1.],
-           [0., 3.]]), array([ 9., 10.]))
-    """
+    """Multiply each column of `sums` by its scale and add one vector; return it with the squared lengths."""
     out, squares = np.empty_like(sums), np.zeros(sums.shape[1])
     mix_columns(sums, scale.astype(sums.dtype), shift.astype(sums.dtype), out, squares)
     return out, squares
@@ -432,21 +375,7 @@ def statistics(scores: KernelScores, rows: WeightedRows, engine: Engine) -> tupl
 def weighted_sums(table: RowTable, resp: Matrix, lengths: Ints, engine: Engine) -> Matrix:
     """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
 
-    Parameters
-    ----------
-    table : RowTable
-    resp : ndarray of shape (n_samples, n_components)
-    lengths : ndarray of shape (n_components,)
-        Number of non-zero responsibilities of each component.
-    engine : Engine
-
-    Examples
-    --------
-    >>> from arbora.core.engine import SerialEngine
-    >>> table = WeightedRows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
-    >>> weighted_sums(table, np.array([[0.5], [0.25]]), np.array([2]), SerialEngine())
-    array([[0.75],
-           [0.25]])
+    `lengths` are the numbers of non-zero responsibilities of each component.
     """
     (X, transposed, order), n_components = table, resp.shape[1]
     n_features = len(order)
