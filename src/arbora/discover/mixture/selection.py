@@ -2,7 +2,7 @@
 
 - **halves**, for rows that are made of words: mixtures of K = 2, 3, 4, 6, 8, 12, ... components are fitted to a half
   of the rows, at most 2,500. M(K) is the agreement of the components of the two halves of the words of other rows
-  (see `word_halves`), of two random divisions, smoothed over neighbouring K by (1/4, 1/2, 1/4). The smallest K with M
+  (see below), of two random divisions, smoothed over neighbouring K by (1/4, 1/2, 1/4). The smallest K with M
   at least 0.8 of its maximum is selected; K is at most max(8, sqrt(N) / 2).
 - **density**, for all other rows: the number with the highest density of held-out rows. In rows of words it keeps
   rising with K.
@@ -33,7 +33,7 @@ from arbora.infer.mixture.statistics import WeightedRows
 #
 # **The number of components.** :math:`M(K) = \mathrm{MI}(z_A; z_B) - E[\mathrm{MI}]`, the mutual information minus
 # the value that is expected by chance, grows with K as long as components describe subjects, and falls when a
-# component is too narrow for half of a document. See `selection`.
+# component is too narrow for half of a document.
 #
 # **The temperature of probabilities.** A text has far fewer degrees of freedom than features, so that posterior
 # probabilities of a mixture are nearly all 0 or 1. Let :math:`j_{ik}` be the log-joint of half A of document i and
@@ -151,11 +151,11 @@ class Selection(NamedTuple):
         return {"n_components": self.candidates, "score": self.scores, "criterion": self.criterion}
 
 
-def search_components(score: Callable[[int], Array], most: int) -> Selection:
+def search_components(score: Callable[[int], Array], max_components: int) -> Selection:
     """Try 1, 2, 3, 4, 6, 8, 12, 16, ... until it no longer helps, then halve the steps around the best.
 
-    `score(k)` returns held-out log-densities of the rows. The smallest number up to `most` is selected that is not
-    clearly worse than the best: by no more than one standard error of the mean difference over the same rows.
+    `score(k)` returns held-out log-densities of the rows. The smallest number up to `max_components` is selected that
+    is not clearly worse than the best: by no more than one standard error of the mean difference over the same rows.
     """
     scores: dict[int, Array] = {}
 
@@ -163,7 +163,7 @@ def search_components(score: Callable[[int], Array], most: int) -> Selection:
         return max(scores, key=lambda k: (scores[k].mean(), -k))
 
     k = 1
-    while k <= most:
+    while k <= max_components:
         scores[k] = score(k)
         if len(scores) > _PATIENCE and best() <= sorted(scores)[-1 - _PATIENCE]:
             break
@@ -187,24 +187,24 @@ def search_components(score: Callable[[int], Array], most: int) -> Selection:
     return Selection(np.array(tried), means, next(k for k in tried if enough(k)))
 
 
-def grid(most: int) -> list[int]:
-    """Return the numbers of components 2, 3, 4, 6, 8, 12, 16, 24, ... up to `most`."""
+def grid(max_components: int) -> list[int]:
+    """Return the numbers of components 2, 3, 4, 6, 8, 12, 16, 24, ... up to `max_components`."""
     numbers, k = [], 2
-    while k <= most:
+    while k <= max_components:
         numbers.append(k)
         k += max(1, 2 ** int(np.log2(k)) // 2)
     return numbers
 
 
-def search_halves(score: Callable[[int], float], most: int) -> Selection:
+def search_halves(score: Callable[[int], float], max_components: int) -> Selection:
     """Return the smallest number of components whose smoothed score is at least 0.8 of the largest.
 
-    `score(k)` is the agreement of halves. The search ends at `most`, or when the score has not risen for two numbers.
-    The scores of the selection are smoothed.
+    `score(k)` is the agreement of halves. The search ends at `max_components`, or when the score has not risen
+    for two numbers. The scores of the selection are smoothed.
     """
     tried: list[int] = []
     scores: list[float] = []
-    for k in grid(most):
+    for k in grid(max_components):
         tried.append(k)
         scores.append(score(k))
         if len(scores) > _PATIENCE and max(scores[-_PATIENCE:]) <= max(scores[:-_PATIENCE]):

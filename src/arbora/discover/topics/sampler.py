@@ -72,7 +72,7 @@ from arbora.text import LtcTransformer
 # --- Documents as tokens: counts in, one entry for every occurrence of a word -------------------------------
 
 
-_MAX_TOKENS = 2**30  # tokens of a document and of all documents that counts of 32 bits hold without care
+_MAX_TOKENS = 2**30  # tokens of all documents together: counts fit into 32 bits
 
 
 class Corpus(NamedTuple):

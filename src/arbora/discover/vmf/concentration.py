@@ -144,13 +144,13 @@ def sample_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kap
     grid = grid_posterior(likelihood, before)
     size = len(grid.mean), _CHAINS
     step = 2.4 * np.sqrt(np.maximum(grid.log_variance, 1e-16))[:, None]
-    most = likelihood.log_range[1]
-    state = np.minimum(grid.log_mean[:, None] + step * rng.standard_normal(size), most)
+    upper = likelihood.log_range[1]
+    state = np.minimum(grid.log_mean[:, None] + step * rng.standard_normal(size), upper)
     value = likelihood.log_density(state)
     states = []
     for draw in range(-_BURN_IN, _DRAWS):
         moved = state + step * rng.standard_normal(size)
-        moved_value = np.where(moved > most, -np.inf, likelihood.log_density(moved))
+        moved_value = np.where(moved > upper, -np.inf, likelihood.log_density(moved))
         accept = np.log(rng.random(size)) < moved_value - value
         state, value = np.where(accept, moved, state), np.where(accept, moved_value, value)
         if draw >= 0:

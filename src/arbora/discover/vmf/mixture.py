@@ -228,12 +228,12 @@ def anneal(
     n_components, params = len(start.weights), start
     mean = mean_row(rows)
     centre = mean / max(float(np.linalg.norm(mean)), TINY)
-    most = held_back * rows.total / n_components
+    n_rows = held_back * rows.total / n_components
     hottest = max(1.0, _BELOW * critical_temperature(rows, rng))
     for temperature in np.geomspace(hottest, 1.0, n_steps):
         scores = vmf_scores(params)._replace(temperature=float(temperature))
         stats, _ = e_step(scores, rows, engine)
-        params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
+        params = held_back_update(centre, n_rows * (1 - 1 / temperature), params, stats)
     kappa = np.maximum(params.concentrations, MIN_START)
     return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)
 

@@ -1,4 +1,4 @@
-"""Dynamics of clusters over time: birth, rise, peak, decline and end, and changes of their features."""
+"""Posterior of the temporal von Mises-Fisher mixture: walk of the weights, chains of means, dynamics of clusters."""
 
 from __future__ import annotations
 

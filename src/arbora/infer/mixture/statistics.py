@@ -246,20 +246,20 @@ class Stats(NamedTuple):
     sums: Matrix
 
 
-def row_chunks(rows: WeightedRows, least: int | None = None) -> list[slice]:
-    """Cut the rows into chunks of about the same number of non-zeros, at least `least`.
+def row_chunks(rows: WeightedRows, min_nonzeros: int | None = None) -> list[slice]:
+    """Cut the rows into chunks of about the same number of non-zeros, at least `min_nonzeros`.
 
     By default there are few enough chunks that adding their statistics costs little.
     """
     if rows.is_dense:
         return dense_chunks(rows.X.shape[0])
     (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
-    n_chunks = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
+    n_chunks = nnz // (min_nonzeros or _NONZEROS_PER_SUM * max(n_features, 1))
     # Threads need no more chunks, but a chunk must not add up too many numbers where more chunks cost little.
-    most = max(1, min(n_chunks, _MAX_CHUNKS), min(n_samples // _MAX_ADDENDS, nnz // max(n_features, 1)))
+    n_chunks = max(1, min(n_chunks, _MAX_CHUNKS), min(n_samples // _MAX_ADDENDS, nnz // max(n_features, 1)))
     if rows.in_memory:
-        return split_nonzeros(rows.X.indptr, most)
-    return file_chunks(rows.X, most)
+        return split_nonzeros(rows.X.indptr, n_chunks)
+    return file_chunks(rows.X, n_chunks)
 
 
 def nonzeros_at_once(n_features: int) -> int:
@@ -267,9 +267,9 @@ def nonzeros_at_once(n_features: int) -> int:
     return max(_NONZEROS_AT_ONCE, n_features)
 
 
-def file_chunks(X: Any, least: int = 1) -> list[slice]:
-    """Cut rows in a file into chunks that a thread reads at a time; make at least `least` chunks."""
-    return split_nonzeros(X.indptr, max(least, -(-X.nnz // nonzeros_at_once(X.shape[1]))))
+def file_chunks(X: Any, min_chunks: int = 1) -> list[slice]:
+    """Cut rows in a file into chunks that a thread reads at a time; make at least `min_chunks`."""
+    return split_nonzeros(X.indptr, max(min_chunks, -(-X.nnz // nonzeros_at_once(X.shape[1]))))
 
 
 class KernelScores(NamedTuple):
