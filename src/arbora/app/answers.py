@@ -27,31 +27,17 @@ _PER_WORD = 8  # features to look at for each word to show
 
 
 class Predictions(NamedTuple):
-    """Labels given by a classifier, with their probabilities.
+    """Labels given by a classifier, with their probabilities."""
 
-    Attributes
-    ----------
-    labels : list
-        One label per row, or one list of labels per row.
-    probability : list
-        Probabilities of these labels, in the same form.
-    likeliest : list
-        The most probable class of each row.
-    confidence : ndarray of float
-        Its probability.
-    """
-
-    labels: list[Any]
-    probability: list[Any]
-    likeliest: list[Any]
-    confidence: Array
+    labels: list[Any]  # one for each row, or one list for each row
+    probability: list[Any]  # of these labels, in the same form
+    likeliest: list[Any]  # the most probable class of each row
+    confidence: Array  # its probability
 
 
 def label_names_of(model: Any, y: Any) -> list[Any]:
     """Return the labels of a classifier by name: one per row, or one list per row.
 
-    Examples
-    --------
     >>> from arbora.classify import OneVsRestSVC
     >>> model = OneVsRestSVC(random_state=0).fit(np.eye(2), np.array([[1, 0], [1, 1]]))
     >>> label_names_of(model, np.array([[0, 1], [1, 1]]))
@@ -66,21 +52,7 @@ def label_names_of(model: Any, y: Any) -> list[Any]:
 
 
 def predict_with_probability(model: Any, X: Any) -> Predictions:
-    """Classify rows, with the probability of each predicted label.
-
-    Parameters
-    ----------
-    model : fitted classifier
-    X : sparse matrix of shape (n_samples, n_features)
-
-    Examples
-    --------
-    >>> from arbora.classify import MultinomialLogistic
-    >>> X = sp.csr_array(np.eye(2))
-    >>> found = predict_with_probability(MultinomialLogistic(C=10.0).fit(X, ["a", "b"]), X)
-    >>> found.labels, bool(found.probability[0] > 0.5)
-    (['a', 'b'], True)
-    """
+    """Classify rows, with the probability of each predicted label."""
     column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
     several = model.label_kind_ != "single"
     labels: list[Any] = []
@@ -102,13 +74,7 @@ def predict_with_probability(model: Any, X: Any) -> Predictions:
 
 
 def known_rows(X: Any) -> NDArray[np.bool_]:
-    """Mark the rows that are not zero; the row of a document without known words is zero.
-
-    Examples
-    --------
-    >>> known_rows(sp.csr_array([[1.0, 0.0], [0.0, 0.0]])).tolist()
-    [True, False]
-    """
+    """Mark the rows that are not zero; the row of a document without known words is zero."""
     return np.asarray(np.diff(sp.csr_array(X).indptr) > 0)
 
 
@@ -122,32 +88,16 @@ def answer(
     threshold: float | None = None,
     centres: Any = None,
 ) -> list[dict[str, Any]]:
-    """Answer for each row where it belongs.
+    """Answer for each row where it belongs; a zero row has only a "note".
 
-    Parameters
-    ----------
-    model : fitted classifier, mixture or ExpandClusters
-    X : sparse matrix of shape (n_samples, n_features)
-    feature_names : sequence of n_features names
-    titles : dict of str to str, optional
-        Titles of topics by name.
-    n_words : int
-        Number of deciding words per row; 0: none.
-    threshold : float, optional
-        Classifiers: also return the deepest node with at least this probability.
-    centres : sparse matrix of shape (n_groups, n_features), optional
-        Known and new groups: their mean rows, for the deciding words.
+    A classifier: "label", "probability", "path" (pairs of name and probability), "nearest" (the three most probable
+    classes), "words" (`n_words` deciding ones) and, given a threshold, "backoff": the deepest node with at least this
+    probability. If a row can have several labels, "labels" lists "label", "probability" and "path" of each.
 
-    Returns
-    -------
-    list of dict
-        Classifier: "label", "probability", "path" (pairs of name and probability), "nearest" (the three most probable
-        classes), "words" and "backoff"; if a row can have several labels, "labels", a list of the first three.
-        Topics: "topic", "title", "probability", "path", "nearest", "novel" and "words". Known and new groups:
-        "label", "title", "new", "probability", "path", "nearest" and "words". A zero row has only a "note".
+    Topics: "topic", "title" (of `titles`, by name), "probability", "path", "nearest", "novel" and "words". Known and
+    new groups: "label", "title", "new", "probability", "path", "nearest" and "words", which need `centres`, the mean
+    rows of the groups.
 
-    Examples
-    --------
     >>> from arbora.classify import MultinomialLogistic
     >>> X = sp.csr_array(np.eye(2))
     >>> model = MultinomialLogistic(C=10.0).fit(X, ["sea", "land"])
@@ -211,8 +161,6 @@ def _answer_classes(
 def whole_words(words: Sequence[tuple[str, float]], n_words: int) -> list[tuple[str, float]]:
     """Return the first words that are not character n-grams; if there are none, the first n-grams.
 
-    Examples
-    --------
     >>> whole_words([("…ing", 2.0), ("king", 1.0)], 5)
     [('king', 1.0)]
     """
@@ -224,13 +172,6 @@ def topic_probabilities(model: Any, X: Any, times: Any = None) -> Array:
     """Return the probabilities of the topics (tree: of all nodes); for k-means, 1 for the nearest centre.
 
     Topics over time use the times of the rows, or the last time bin if no times are given.
-
-    Examples
-    --------
-    >>> from arbora.discover import SphericalKMeans
-    >>> X = np.eye(2)
-    >>> topic_probabilities(SphericalKMeans(2, random_state=0).fit(X), X).sum(axis=1)
-    array([1., 1.])
     """
     if times is not None:
         return np.asarray(model.predict_proba(X, times))
@@ -322,13 +263,7 @@ def _answer_groups(
 
 
 def titles_of(nodes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the titles of nodes by name.
-
-    Examples
-    --------
-    >>> titles_of([{"name": "0", "title": "sea, fish"}])
-    {'0': 'sea, fish'}
-    """
+    """Return the titles of nodes by name."""
     return {node["name"]: node["title"] for node in nodes}
 
 
@@ -342,31 +277,11 @@ _MAX_TOKENS = 20_000  # of a text that are looked at
 def mark_words(
     text: str, words: Sequence[Sequence[Any]], names: Sequence[str], vectorizer: Any
 ) -> list[list[Any]]:
-    """Return where the deciding words are in a text.
+    """Return where the deciding words are in a text: [start, end, weight], in order, without overlaps.
 
     Every distinct token, and every pair of neighbours, is given to the vectorizer alone: a token is marked if that
     gives the column of a deciding word. So stems and phrases are found whatever the vectorizer does with them.
-
-    Parameters
-    ----------
-    text : str
-    words : sequence of (word, weight)
-        The deciding words of the text.
-    names : sequence of str
-        Names of the columns of the vectorizer.
-    vectorizer : fitted vectorizer
-
-    Returns
-    -------
-    list of [start, end, weight]
-        In order, without overlaps.
-
-    Examples
-    --------
-    >>> from arbora.text import LtcVectorizer
-    >>> vectorizer = LtcVectorizer().fit(["fish swim", "tall trees"])
-    >>> mark_words("A fish swims!", [("swim", 0.5)], list(vectorizer.get_feature_names_out()), vectorizer)
-    [[7, 12, 0.5]]
+    `words` are pairs of a word and its weight, and `names` are those of the columns.
     """
     wanted = {str(word): float(weight) for word, weight in words}
     columns = [j for j, name in enumerate(names) if str(name) in wanted]

@@ -39,26 +39,13 @@ _COARSE = {
 
 
 class ClassifierOptions(NamedTuple):
-    """Which classifier to train.
+    """Which classifier to train."""
 
-    Attributes
-    ----------
-    model : str
-        One of `MODELS`, or "auto".
-    C : float or None
-        Cost of a training error; None: the default of the estimator, "auto", which chooses it on held-out rows.
-    coupling : float or None
-        How much classes share with their neighbours in the hierarchy; None: the default of the estimator.
-    jobs : int or None
-        Number of threads; -1: all cores, None: one.
-    seed : int
-        Random seed.
-    """
-
-    model: str = AUTO
-    C: float | None = None
+    model: str = AUTO  # one of `MODELS`, or "auto"
+    C: float | None = None  # cost of a training error; None: "auto", chosen on held-out rows
+    # how much classes share with their neighbours in the hierarchy; None: default of the estimator
     coupling: float | None = None
-    jobs: int | None = -1
+    jobs: int | None = -1  # number of threads; -1: all cores, None: one
     seed: int = 0
 
 
@@ -67,8 +54,6 @@ def make_classifier(
 ) -> Any:
     """Make the unfitted estimator; options that it does not have are an error.
 
-    Examples
-    --------
     >>> make_classifier(ClassifierOptions("flat"), None, False).C
     'auto'
     """
@@ -100,12 +85,6 @@ def make_baseline(
     """Make an unfitted flat model of the same kind; None if the model itself is flat.
 
     Its cost is "auto", not that of the model: models that share along a structure want another cost than flat ones.
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_paths(["a/b", "a/c"])
-    >>> type(make_baseline(ClassifierOptions("top-down"), tree, False)).__name__
-    'OneVsRestSVC'
     """
     if structure is None or options.model in ("flat", "logistic"):
         return None
@@ -117,13 +96,7 @@ def make_baseline(
 
 
 def fit_coarse(model: Any, X: Any, y: Any) -> Any:
-    """Fit a model only as precisely as the comparison of scores needs; warnings of convergence are hidden.
-
-    Examples
-    --------
-    >>> fit_coarse(OneVsRestSVC(random_state=0), [[1.0], [0.0]], ["a", "b"]).tol
-    0.05
-    """
+    """Fit a model only as precisely as the comparison of scores needs; warnings of convergence are hidden."""
     params = model.get_params()
     model.set_params(**{name: value for name, value in _COARSE.items() if name in params})
     with warnings.catch_warnings():

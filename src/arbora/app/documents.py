@@ -149,13 +149,7 @@ class Documents:
 
 
 def join_documents(first: Documents, second: Documents) -> Documents:
-    """Append one collection to another of the same kind.
-
-    Examples
-    --------
-    >>> join_documents(Documents.from_texts(["a"]), Documents.from_texts(["b"])).texts
-    ['a', 'b']
-    """
+    """Append one collection to another of the same kind."""
     y = None
     if first.y is not None and second.y is not None:
         y = join_labels([*first.y, *second.y])
@@ -193,8 +187,6 @@ def join_documents(first: Documents, second: Documents) -> Documents:
 def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
     """Return texts as a collection; a missing text (None, NaN) is an empty one.
 
-    Examples
-    --------
     >>> as_documents(["old trees", None, float("nan")]).texts
     ['old trees', '', '']
     """
@@ -225,25 +217,13 @@ OTHER_LABEL = "the text is that of an earlier document with another label"
 
 
 def text_key(text: str) -> bytes:
-    r"""Return a key that is the same for texts that differ in case and white space only.
-
-    Examples
-    --------
-    >>> text_key("Two  words\n") == text_key("two words")
-    True
-    """
+    """Return a key that is the same for texts that differ in case and white space only."""
     plain = " ".join(text.casefold().split())
     return blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def drop_duplicates(documents: Documents) -> Documents:
-    """Keep the first document of each text; the others are counted in ``documents.skipped``.
-
-    Examples
-    --------
-    >>> drop_duplicates(Documents.from_texts(["a fish", "A  fish", "a tree"])).ids
-    ['1', '3']
-    """
+    """Keep the first document of each text; the others are counted in ``documents.skipped``."""
     if documents.texts is None:
         return documents
     first: dict[bytes, int] = {}
@@ -266,22 +246,7 @@ FEW = 50  # test documents that make a score vague
 
 
 def warn_split(train: Documents, test: Documents) -> None:
-    """Warn if the scores of a test will mislead: few test documents, classes without any, texts that were trained on.
-
-    Parameters
-    ----------
-    train, test : Documents
-        With labels.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_split(Documents.from_texts(["a fish"], ["sea"]), Documents.from_texts(["A fish"], ["sea"]))
-    >>> [str(one.message).partition(":")[0] for one in caught]
-    ['1 of 1 test documents is also in the training documents', 'only 1 test document']
-    """
+    """Warn if a test has few documents, classes without any, or documents that are in the training set too."""
     for message in (*_duplicates(train, test), *_few(train, test)):
         warn_caller(message)
 

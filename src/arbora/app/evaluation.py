@@ -39,39 +39,20 @@ _MAX_PROBABILITIES = 1 << 26  # rows times nodes: 512 MiB
 
 
 class Trial(NamedTuple):
-    """True labels of the test documents, and what was predicted for them.
+    """True labels of the test documents, and what was predicted for them."""
 
-    Attributes
-    ----------
-    truth : array or list
-        True labels, or lists of labels.
-    predictions : Predictions
-    baseline : list or None
-        Labels predicted by a flat model.
-    documents : ndarray of int
-        Row numbers of the test documents among all documents.
-    n_train : int or None
-        Number of training documents; None: not known.
-    how : str
-        "held out" or "given".
-    calibration : Table or None
-        Quality of the node probabilities at each level (`arbora.metrics.calibration_by_level`).
-    """
-
-    truth: Any
+    truth: Any  # one label, or a list of labels, for each document
     predictions: Predictions
-    baseline: list[Any] | None
-    documents: Ints
-    n_train: int | None
-    how: str
-    calibration: Table | None = None
+    baseline: list[Any] | None  # labels predicted by a flat model
+    documents: Ints  # row numbers of the test documents among all documents
+    n_train: int | None  # number of training documents, if known
+    how: str  # "held out" or "given"
+    calibration: Table | None = None  # quality of the node probabilities at each level
 
 
 def trial_of(model: Any, X: Any, y: Any, baseline: Any = None) -> Trial:
     """Let a fitted classifier, and perhaps a baseline, predict given rows with labels; all labels as strings.
 
-    Examples
-    --------
     >>> from arbora.classify import OneVsRestSVC
     >>> model = OneVsRestSVC(random_state=0).fit(np.eye(2), [7, 8])
     >>> trial_of(model, np.eye(2), [7, 7]).predictions.labels
@@ -86,26 +67,10 @@ def trial_of(model: Any, X: Any, y: Any, baseline: Any = None) -> Trial:
 
 
 def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
-    """Measure a trial.
+    """Measure a trial; return the content of ``evaluation.json``.
 
-    Parameters
-    ----------
-    trial : Trial
-    hierarchy : Hierarchy
-        Tree or DAG with all labels among its nodes.
-
-    Returns
-    -------
-    dict
-        Content of ``evaluation.json``; "documents" of confusions are row numbers among all documents.
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
-    >>> found = Predictions(["a", "a"], [0.9, 0.6], ["a", "a"], np.array([0.9, 0.6]))
-    >>> result = evaluate(Trial(["a", "b"], found, None, np.array([3, 5]), 8, "given"), tree)
-    >>> result["scores"]["micro_f1"], result["confusions"]
-    (0.5, [{'true': 2, 'predicted': 1, 'count': 1, 'share': 1.0, 'documents': [5]}])
+    "documents" of confusions are row numbers among all documents. All labels must be nodes of the hierarchy, a tree
+    or a DAG.
     """
     truth, predicted, baseline = trial.truth, trial.predictions.labels, trial.baseline
     systems = {"": predicted} | ({} if baseline is None else {"baseline": baseline})
@@ -241,22 +206,9 @@ def _confusions(truth: Any, predicted: Any, hierarchy: Hierarchy, documents: Int
 def evaluate_folder(
     folder: Folder, documents: Documents, *, verbose: int = 0
 ) -> tuple[dict[str, Any], list[str]]:
-    """Measure the classifier of a model folder on labelled documents.
+    """Measure the classifier of a model folder on labelled documents, as `evaluate`.
 
-    Parameters
-    ----------
-    folder : Folder
-    documents : Documents
-        With labels that are nodes of the model.
-    verbose : int
-        1: a progress bar on a terminal.
-
-    Returns
-    -------
-    evaluation : dict
-        See `evaluate`.
-    names : list of str
-        Names of the nodes by id.
+    The labels must be nodes of the model, whose names are returned too.
     """
     require_classifier(folder)
     model = folder.load_model()
@@ -332,15 +284,7 @@ _LEVEL_QUALITY = {
 
 
 def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Write an evaluation as text with tables.
-
-    Parameters
-    ----------
-    evaluation : dict
-        See `arbora.app.evaluation.evaluate`.
-    names : sequence of str
-        Names of the nodes by id.
-    """
+    """Write an evaluation as text with tables; `names` are those of the nodes by id."""
     flat = len(evaluation["levels"]) <= 2 and evaluation["baseline"] is None
     parts = [_summary(evaluation), str(_score_table(evaluation, flat))]
     if not flat:

@@ -76,34 +76,16 @@ class PlannedDocument(NamedTuple):
 
 
 class ExpandedDocuments(NamedTuple):
-    """A fitted model with its documents and the plan for the pile.
+    """A fitted model with its documents and the plan for the pile."""
 
-    Attributes
-    ----------
-    estimator : fitted ExpandClusters
-    vectorizer : fitted LtcVectorizer or None
-        Makes rows of texts; None for rows of numbers.
-    documents : Documents
-        The documents with at least one known word, labelled and not; `y` is None for those of the pile.
-    X : CSR matrix or ndarray
-        Their rows.
-    probability : ndarray
-        Probability of the group of each document; 1 for labelled ones.
-    plan : list of PlannedDocument
-        One for each document of the pile, in its order.
-    options : ExpansionOptions
-    notices : list of str
-        Messages for the user.
-    """
-
-    estimator: Any
-    vectorizer: LtcVectorizer | None
-    documents: Documents
-    X: Any
-    probability: Array
-    plan: list[PlannedDocument]
+    estimator: Any  # fitted ExpandClusters
+    vectorizer: LtcVectorizer | None  # None for rows of numbers
+    documents: Documents  # those with a known word; `y` is None for those of the pile
+    X: Any  # their rows
+    probability: Array  # of the group of each document; 1 for labelled ones
+    plan: list[PlannedDocument]  # one for each document of the pile, in its order
     options: ExpansionOptions
-    notices: list[str]
+    notices: list[str]  # messages for the user
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
         """Describe known and new groups and their documents: the content of a model folder; see `About`."""
@@ -235,8 +217,6 @@ def _plan(
 def plan_text(plan: list[PlannedDocument]) -> str:
     r"""Write a plan as CSV.
 
-    Examples
-    --------
     >>> plan_text([PlannedDocument("a.txt", "new 1", True, 0.75, False)])
     'document,group,kind,probability,filed\na.txt,new 1,new,0.7500,no\n'
     """

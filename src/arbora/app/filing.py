@@ -32,14 +32,7 @@ BATCH = 256
 class Filer:
     """The model of a folder, loaded to answer for documents. Threads may share it; they are answered in turn.
 
-    Parameters
-    ----------
-    folder : Folder
-        See `arbora.app.folder.open_folder`.
-    n_words : int
-        Number of deciding words per document; 0: none.
-    threshold : float, optional
-        Classifiers: also return the deepest node with at least this probability.
+    See `arbora.app.answers.answer` for `n_words` and `threshold`.
     """
 
     def __init__(self, folder: Folder, *, n_words: int = 0, threshold: float | None = None) -> None:
@@ -92,15 +85,8 @@ class Filer:
     def file_lines(self, lines: Sequence[bytes]) -> Iterator[bytes]:
         """Answer for lines of JSON, in batches; the answer for a line that cannot be read is its error.
 
-        Parameters
-        ----------
-        lines : sequence of bytes
-            Each an object with "text" and an optional "id"; blank lines are skipped.
-
-        Yields
-        ------
-        bytes
-            Lines of JSON: the "id" (or the line number), and the answer or an "error".
+        Each line is an object with "text" and an optional "id"; blank lines are skipped. Each batch of answers is
+        lines of JSON: the "id" (or the line number), and the answer or an "error".
         """
         numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
         requests = (_request(number, line) for number, line in numbered)
@@ -112,23 +98,11 @@ class Filer:
     def file_source(
         self, source: Source, *, batch: int = BATCH, skip_errors: bool = False
     ) -> Iterator[list[dict[str, Any]]]:
-        """Answer for the documents of a file, a folder or the standard input, in batches.
+        """Answer for the documents of a file, a folder or the standard input, in batches; each answer has an "id".
 
         Texts are read in batches too, so that memory is constant; rows of numbers (svmlight, npz) are read at once.
-
-        Parameters
-        ----------
-        source : Source
-        batch : int
-            Documents per batch.
-        skip_errors : bool
-            Answer a record that cannot be read with its "error" and continue, with a `SkippedWarning` at the end;
-            otherwise such a record is an error after the answers for those before it.
-
-        Yields
-        ------
-        list of dict
-            Answers, each with the "id" of its document.
+        With `skip_errors`, a record that cannot be read is answered with its "error", and a `SkippedWarning` follows
+        at the end; otherwise it is an error after the answers for those before it.
         """
         if check_format(source) in MATRIX_FORMATS:
             n_features = self.estimator.n_features_in_
@@ -203,8 +177,6 @@ def _take(requests: Iterable[Request], n: int) -> tuple[list[Request], DataForma
 def _request(number: int, line: bytes) -> Request:
     """Read a line of JSON.
 
-    Examples
-    --------
     >>> _request(3, b'{"id": 7, "text": "trees"}')
     Request(id='7', text='trees', error=None)
     >>> _request(3, b'{"body": "trees"}').error

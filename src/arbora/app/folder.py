@@ -65,14 +65,7 @@ class Content(NamedTuple):
 
 
 def full_about(content: Content) -> dict[str, Any]:
-    """Return all entries of ``folder.json``: those given, and those derived from the content.
-
-    Examples
-    --------
-    >>> nothing = np.zeros((0, 3), np.float32)
-    >>> full_about(Content("topics", {"name": "none"}, {}, [], [], nothing, nothing, ""))["n_nodes"]
-    0
-    """
+    """Return all entries of ``folder.json``: those given, and those derived from the content."""
     estimator, vectorizer = content.model.get("estimator"), content.model.get("vectorizer")
     return {
         "kind": content.kind,
@@ -198,20 +191,10 @@ def check_positions(name: str, positions: Matrix, n_rows: int) -> NDArray[np.flo
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
-    """Check, before the long work, that a model folder can be written to a path.
+    """Check, before the long work, that a model folder can be written to a path; return it with links resolved.
 
-    Parameters
-    ----------
-    path : path
-        Unused, an empty folder, or a model folder, which will be replaced.
+    The path must be unused, an empty folder, or a model folder, which will be replaced.
 
-    Returns
-    -------
-    Path
-        The path with links resolved.
-
-    Examples
-    --------
     >>> import tempfile
     >>> check_target(tempfile.gettempdir())
     Traceback (most recent call last):
@@ -321,13 +304,7 @@ def _write_index(path: Path, content: Content, files: dict[str, dict[str, Any]])
 class Folder:
     """An open model folder; each part is read when it is first used.
 
-    Attributes
-    ----------
-    path : Path
-    about : dict
-        Content of ``folder.json``.
-    kind : str
-        One of `KINDS`.
+    `about` is the content of ``folder.json``; its ``kind`` is one of `KINDS`.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:

@@ -71,13 +71,6 @@ def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
 
     Labels keep their names. Blanks around a separator do not count: "sea / fish" is below "sea". A label with an
     empty part, such as "a//b" or "km/", is a plain name.
-
-    Examples
-    --------
-    >>> tree_of_labels([["sea/fish"], ["land"]]).path("sea/fish")
-    ['root', 'sea', 'sea/fish']
-    >>> tree_of_labels([["sea / fish"], ["sea/ships"], ["land"]]).path("sea / fish")
-    ['root', 'sea', 'sea / fish']
     """
     paths = {name: _parts(name, separator) for name in label_names(y)}
     if all(len(path) == 1 for path in paths.values()):
@@ -109,13 +102,7 @@ def _parts(name: str, separator: str) -> tuple[str, ...]:
 
 
 def rooted_tree(structure: Hierarchy | None, labels: Sequence[str]) -> Hierarchy:
-    """Return the structure, or, for flat labels, a tree with the labels under one root.
-
-    Examples
-    --------
-    >>> rooted_tree(None, ["a", "b"]).path("b")
-    ['root', 'b']
-    """
+    """Return the structure, or, for flat labels, a tree with the labels under one root."""
     if structure is not None:
         return structure
     root = _free_root(labels)
@@ -132,8 +119,6 @@ def _free_root(names: Sequence[str]) -> str:
 def tree_of_model(model: Any) -> Hierarchy:
     """Return the structure of a fitted classifier with names as strings; flat labels are under one root.
 
-    Examples
-    --------
     >>> from arbora.classify import OneVsRestSVC
     >>> tree_of_model(OneVsRestSVC(random_state=0).fit([[1.0], [0.0]], [7, 8])).path("8")
     ['root', '8']
@@ -150,8 +135,6 @@ def tree_of_model(model: Any) -> Hierarchy:
 def as_text(labels: Sequence[Any]) -> list[Any]:
     """Return labels as strings, the type of the node names of a content.
 
-    Examples
-    --------
     >>> as_text([3, [4, 5]])
     ['3', ['4', '5']]
     """
@@ -161,8 +144,6 @@ def as_text(labels: Sequence[Any]) -> list[Any]:
 def label_sets(y: Any) -> list[list[Any]]:
     """Return labels as lists: a single label is a list of one.
 
-    Examples
-    --------
     >>> label_sets([3, [4, 5]])
     [[3], [4, 5]]
     """

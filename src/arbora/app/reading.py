@@ -41,19 +41,7 @@ _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
 
 def read_times(documents: Documents, field: str) -> Matrix:
-    """Read the times of documents from a field: numbers if all values are numbers, dates otherwise.
-
-    Parameters
-    ----------
-    documents : Documents
-    field : str
-        Name of the field.
-
-    Examples
-    --------
-    >>> read_times(Documents.from_texts(["a", "b"], fields={"year": ["1999", 2001]}), "year")
-    array([1999., 2001.])
-    """
+    """Read the times of documents from a field: numbers if all values are numbers, dates otherwise."""
     if field not in documents.fields:
         names = ", ".join(map(repr, documents.fields)) or "none"
         raise ValueError(f"documents of {documents.name} have no field {field!r} (there are: {names})")
@@ -73,8 +61,6 @@ def drop_bad_times(documents: Documents, field: str) -> Documents:
 
     Times are numbers if at least as many values are numbers as are dates, else dates.
 
-    Examples
-    --------
     >>> documents = Documents.from_texts(["a", "b"], fields={"day": ["1999-12-31", "yesterday"]})
     >>> drop_bad_times(documents, "day").texts
     ['a']
@@ -122,8 +108,6 @@ def _as_number(value: Any) -> float | None:
 def choose_bins(times: Matrix, bins: str | int | None = None) -> str | int | None:
     """Choose the time bins: those given, or one per distinct time if these are few, or calendar units, or equal bins.
 
-    Examples
-    --------
     >>> choose_bins(np.arange(10.0)) is None, choose_bins(np.arange(1000.0))
     (True, 60)
     >>> choose_bins(np.arange("1990-01-01", "1995-01-01", dtype="datetime64[D]").astype("datetime64[s]"))
@@ -273,8 +257,6 @@ def make_source(
 def guess_format(path: str) -> str:
     """Find the format of a file or folder by its name, or else by its first character.
 
-    Examples
-    --------
     >>> guess_format("news.csv.gz"), guess_format("-")
     ('csv', 'jsonl')
     """
@@ -313,26 +295,9 @@ def check_format(source: Source) -> str:
 
 
 def iter_documents(source: Source, skipped: SkippedRecords | None = None) -> Iterator[TextRow]:
-    """Read texts with their labels one by one.
+    """Read texts with their labels one by one, from a source of a text format.
 
-    Parameters
-    ----------
-    source : Source
-        Of a text format: folder, jsonl, json, csv, tsv or parquet.
-    skipped : SkippedRecords, optional
-        Counts the records that cannot be read, which are left out. Without it such a record is an error.
-
-    Yields
-    ------
-    TextRow
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
-    >>> _ = path.write_text('{"text": "a cat", "label": "animal"}')
-    >>> [row.text for row in iter_documents(Source(str(path)))]
-    ['a cat']
+    Records that cannot be read are left out and counted in `skipped`; without it such a record is an error.
     """
     return (record for record in iter_found(source) if is_readable(record, skipped))
 
@@ -342,8 +307,6 @@ def iter_found(source: Source) -> Iterator[Found]:
 
     An error of the whole file is raised, such as a column that does not exist.
 
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
     >>> _ = path.write_text('{"text": "a cat", "label": "animal"}\nbroken')
@@ -376,13 +339,7 @@ def _stdin_lines(encoding: str, path: Path) -> Iterator[tuple[int, str | DataFor
 
 
 def document_id(row: TextRow, source: Source) -> str:
-    """Return the id of a document: its field ``id``, its path in the folder, or the number of its line or record.
-
-    Examples
-    --------
-    >>> document_id(TextRow("a cat", None, {"id": 7}, Path("x.csv"), 2), Source("x.csv"))
-    '7'
-    """
+    """Return the id of a document: its field ``id``, its path in the folder, or the number of its line or record."""
     name = row.extra.get(ID)
     if name is not None and name != "":
         return str(name)

@@ -28,18 +28,7 @@ _ABOUT = ("name", "settings", "n_documents", "has_text", "multilabel", "notices"
 
 
 def edit_folder(path: str | os.PathLike[str], edits: Sequence[dict[str, Any]]) -> Folder:
-    """Apply edits to the topic model of a folder and write the folder again, completely or not at all.
-
-    Parameters
-    ----------
-    path : path
-    edits : list of dict
-
-    Returns
-    -------
-    Folder
-        The new content.
-    """
+    """Apply edits to the topic model of a folder and write the folder again, completely or not at all."""
     write_folder(path, edited_content(open_folder(path), edits))
     return open_folder(path)
 
@@ -49,12 +38,7 @@ def edited_content(
 ) -> Content:
     """Describe the topic model of a folder after some edits. The folder is not changed.
 
-    Parameters
-    ----------
-    folder : Folder
-    edits : list of dict
-    saved : dict, optional
-        ``folder.load_model()``, if it is loaded already; not changed.
+    `saved` is ``folder.load_model()``, if it is loaded already; it is not changed.
     """
     saved = folder.load_model() if saved is None else saved
     before = saved.get("topic_model")

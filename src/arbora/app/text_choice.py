@@ -102,17 +102,8 @@ class Whole(NamedTuple):
 
 
 class Work:
-    """Counts work, up to a limit in plain fits.
+    """Counts work, up to a limit in plain fits (words, and a flat model of all texts); `whole` None: no limit.
 
-    Parameters
-    ----------
-    whole : Whole or None
-        The full training set; None: no limit.
-    limit : float
-        In plain fits: words, and a flat model of all texts.
-
-    Examples
-    --------
     >>> work = Work(Whole(1000, 4, 20_000), 2.0)
     >>> work.fit((500, 2000), 10_000, 4, 5)
     420000.0
@@ -179,24 +170,12 @@ _NO_STOP_WORDS = " without stop words"
 
 
 class Recipe(NamedTuple):
-    """How texts become rows.
+    """How texts become rows."""
 
-    Attributes
-    ----------
-    stems : bool
-        Stems instead of words.
-    bigrams : bool
-        Also pairs of neighbouring words.
-    characters : bool
-        Also character n-grams within words.
-    stop_words : bool
-        Keep stop words.
-    """
-
-    stems: bool = False
-    bigrams: bool = False
-    characters: bool = False
-    stop_words: bool = True
+    stems: bool = False  # instead of words
+    bigrams: bool = False  # also pairs of neighbouring words
+    characters: bool = False  # also character n-grams within words
+    stop_words: bool = True  # keep stop words
 
     @property
     def name(self) -> str:
@@ -215,13 +194,7 @@ class Recipe(NamedTuple):
         )
 
     def vectorizer(self, language: str) -> LtcVectorizer:
-        """Make the unfitted vectorizer.
-
-        Parameters
-        ----------
-        language : str
-            Language of the stemmer; "none": stems are words.
-        """
+        """Make the unfitted vectorizer; in the language "none", stems are words."""
         return LtcVectorizer(
             stop_words=None if self.stop_words else "english",
             stem=language if self.stems and language != "none" else None,
@@ -240,8 +213,6 @@ _EVERY_TOKEN = Recipe(bigrams=True)  # has the tokens of all other recipes
 def parse_recipe(name: str) -> Recipe:
     """Read the name of a recipe.
 
-    Examples
-    --------
     >>> parse_recipe("words+letters")
     Traceback (most recent call last):
     ...
@@ -258,14 +229,7 @@ def parse_recipe(name: str) -> Recipe:
 
 
 class SplitTexts:
-    """Texts that are split into tokens once, for the rows of any recipe.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    language : str
-        Language of the stemmer, or "none".
-    """
+    """Texts that are split into tokens once, for the rows of any recipe; language "none": stems are words."""
 
     def __init__(self, texts: Sequence[str], language: str) -> None:
         self.language = language
@@ -357,18 +321,10 @@ class Candidate(NamedTuple):
 
 
 class Search:
-    """Candidates, trained and scored once each.
+    """Candidates, trained and scored once each, on a sample of the texts.
 
-    Parameters
-    ----------
-    make_rows : callable
-        Makes the rows of a recipe, for the sampled texts; None stands for given features.
-    labels : Labels
-        Of the sampled texts.
-    structure : Hierarchy or None
-    n_jobs, random_state : see `TextClassifier`
-    whole : Whole, optional
-        The training set of which the texts are a sample; it limits the work.
+    `make_rows` makes the rows of a recipe for the sampled texts; None stands for given features. `labels` are those
+    of the sample. `whole` is the training set that the sample is from: it limits the work.
     """
 
     def __init__(
@@ -482,8 +438,6 @@ def sample_size(n_rows: int, length: float, short: bool) -> int:
 
     Half of the texts of large sets, up to a limit: some features, such as bigrams, need many texts to be of use.
 
-    Examples
-    --------
     >>> [sample_size(5000, length, length <= 30) for length in (10, 100, 300, 5000)]
     [4500, 3000, 2500, 2000]
     >>> sample_size(10_000, 100, False), sample_size(10**6, 100, False)
@@ -496,20 +450,8 @@ def sample_size(n_rows: int, length: float, short: bool) -> int:
 def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Ints:
     """Choose the rows of the search: all; whole classes, family by family; or a share of every class.
 
-    Parameters
-    ----------
-    groups : ndarray of int of shape (n_rows,)
-        Class of each row.
-    families : ndarray of int of shape (n_classes,)
-        Classes with the same number are chosen together.
-    rng : Generator
-    max_rows : int
-
-    Examples
-    --------
-    >>> rows = sample_rows(np.repeat(np.arange(100), 5), np.arange(100), np.random.default_rng(0), 200)
-    >>> len(rows), set(np.bincount(np.repeat(np.arange(100), 5)[rows]).tolist())
-    (200, {0, 5})
+    `groups` has the class of each row; `families` has a number for each class, and classes with the same number are
+    chosen together.
     """
     n_rows, sizes = len(groups), np.bincount(groups)
     if n_rows <= max_rows:
@@ -590,19 +532,9 @@ def choose(
 ) -> Choice:
     """Choose features and model.
 
-    Parameters
-    ----------
-    search : Search
-    recipes : list of Recipe, or None
-        Kinds of features to try; None: the features are given.
-    free_model : bool
-        Choose the cost and the model too; otherwise candidates are flat, and only their features are of use.
-    C : float or None
-        A given cost.
-    n_rows : int
-        Number of all training texts.
-    short : bool
-        Texts have few words.
+    `recipes` are the kinds of features to try; None: the features are given. Without `free_model` all candidates are
+    flat, and only their features are of use. `C` is a given cost, or None. `n_rows` is the number of all training
+    texts.
     """
     features = None if recipes is None else SAFE
     start = Candidate(features, FLAT, 1.0 if C is None else C, None)
@@ -669,25 +601,10 @@ def choose_for_texts(
     n_jobs: int | None,
     random_state: Any,
 ) -> dict[str, Any]:
-    """Choose what is "auto" in a `TextClassifier`, on a sample of its training texts.
+    """Choose what is "auto" in a `TextClassifier`, on a sample of its training texts: its `choice_`.
 
-    Parameters
-    ----------
-    source : SplitTexts or GivenRows
-    labels : Labels
-    structure : Hierarchy or None
-    recipe : Recipe
-        The features, if they are not to choose.
-    free_features, free_model : bool
-        What is to choose.
-    C : float or None
-        A given cost.
-    n_jobs, random_state : see `TextClassifier`
-
-    Returns
-    -------
-    dict
-        As `TextClassifier.choice_`; empty if nothing is to choose, or there are too few texts or classes.
+    `free_features` and `free_model` say what to choose; otherwise the features are those of `recipe`, and `C` is a
+    given cost. The result is empty if nothing is to choose, or there are too few texts or classes.
     """
     texts = source if isinstance(source, SplitTexts) else None
     free_features = free_features and texts is not None

@@ -508,8 +508,6 @@ def _is_auto(value: Any) -> bool:
 def tree_of_paths(labels: Labels) -> Hierarchy | None:
     """Make the hierarchy of labels that are paths; None if they are not strings, or none has a slash.
 
-    Examples
-    --------
     >>> tree_of_paths(Labels([1, 2]))
     >>> tree_of_paths(Labels(["a/b", "c"])).n_nodes
     4

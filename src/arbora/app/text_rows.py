@@ -21,28 +21,18 @@ _MANY_DOCUMENTS = 200  # with this many documents a word must occur in two of th
 
 
 class TextOptions(NamedTuple):
-    """How texts become rows.
+    """How texts become rows."""
 
-    Attributes
-    ----------
-    language : str
-        Language of the stemmer and of the stop words; "none": words as they are; "auto": see `text_language`.
-    min_df : int or None
-        Smallest number of documents that a word must occur in; None: 2 for 200 documents or more, else 1.
-    ngrams : int
-        Longest sequence of words that is a feature.
-    """
-
+    # of the stemmer and the stop words; "none": words as they are; "auto": see `text_language`
     language: str = "english"
+    # smallest number of documents with a word; None: 2 for 200 documents or more, else 1
     min_df: int | None = None
-    ngrams: int = 1
+    ngrams: int = 1  # longest sequence of words that is a feature
 
 
 def make_vectorizer(options: TextOptions, n_documents: int) -> LtcVectorizer:
-    """Make the vectorizer for a number of training documents.
+    """Make the unfitted vectorizer for a number of training documents.
 
-    Examples
-    --------
     >>> make_vectorizer(TextOptions("none"), 1000).get_params()["min_df"]
     2
     """
@@ -58,12 +48,7 @@ def make_vectorizer(options: TextOptions, n_documents: int) -> LtcVectorizer:
 def text_language(texts: Sequence[str]) -> str:
     """Return "english" if at least a tenth of the words are English stop words, else "none".
 
-    At most 500 texts are read.
-
-    Examples
-    --------
-    >>> text_language(["the fish in the sea"]), text_language(["die Fische schwimmen im Meer"])
-    ('english', 'none')
+    At most 1,000 texts are read.
     """
     step = max(1, len(texts) // _LANGUAGE_TEXTS)
     words = [word for text in texts[::step] for word in text.lower().split()]
@@ -81,27 +66,9 @@ def warn_of_script(texts: Sequence[str], language: str) -> None:
 def fit_rows(
     documents: Documents, features: TextOptions | LtcVectorizer, *, verbose: int = 0
 ) -> tuple[LtcVectorizer | None, Any]:
-    """Make the training rows of documents.
+    """Return the fitted vectorizer, None for rows of numbers, and the CSR rows of training documents.
 
-    Parameters
-    ----------
-    documents : Documents
-    features : TextOptions or LtcVectorizer
-        How texts become rows; a vectorizer is cloned.
-    verbose : int
-        1: a progress bar on a terminal.
-
-    Returns
-    -------
-    vectorizer : fitted LtcVectorizer or None
-        None for rows of numbers.
-    X : CSR matrix of shape (n_documents, n_features)
-
-    Examples
-    --------
-    >>> vectorizer, X = fit_rows(Documents.from_texts(["fish swim", "trees grow"]), TextOptions())
-    >>> X.shape
-    (2, 4)
+    A vectorizer that is given as `features` is cloned.
     """
     texts = documents.texts
     if texts is None:
@@ -122,26 +89,10 @@ def fit_rows(
 def transform_rows(
     documents: Documents, vectorizer: LtcVectorizer | None, n_features: int, *, verbose: int = 0
 ) -> Any:
-    """Make rows of documents for a fitted model.
+    """Return the CSR rows of documents for a model with `n_features` columns.
 
-    Parameters
-    ----------
-    documents : Documents
-    vectorizer : fitted LtcVectorizer or None
-        None: the model was trained on rows of numbers.
-    n_features : int
-        Number of columns of the model.
-    verbose : int
-        1: a progress bar on a terminal.
-
-    Returns
-    -------
-    CSR matrix of shape (n_documents, n_features)
-
-    Raises
-    ------
-    ValueError
-        When the model was trained on texts and these are numbers, or the other way round.
+    `vectorizer` is None for a model that was trained on rows of numbers. A ValueError says if the documents are of
+    the other kind, or have another number of columns.
     """
     if vectorizer is not None:
         if documents.texts is None:

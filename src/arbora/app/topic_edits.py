@@ -48,8 +48,6 @@ _FIELDS = {"rename": {"topic", "title"}, "merge": {"topics"}, "split": {"topic",
 def check_edits(edits: Any) -> list[dict[str, Any]]:
     """Check that a value is a list of edits, or the content of a file of edits; return the list.
 
-    Examples
-    --------
     >>> check_edits([{"edit": "merge", "topics": [0, 1]}])
     [{'edit': 'merge', 'topics': [0, 1]}]
     >>> check_edits([{"edit": "burn", "topic": 1}])
@@ -84,12 +82,7 @@ def check_edits(edits: Any) -> list[dict[str, Any]]:
 
 
 def read_edits(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read a file of edits.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Read a file of edits."""
     try:
         return check_edits(json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
@@ -123,8 +116,6 @@ class Leaf(NamedTuple):
 def columns_after(edit: Merge | Split, n_topics: int) -> list[list[int]]:
     """Return, for each topic after an edit, the topics before it that it comes from.
 
-    Examples
-    --------
     >>> columns_after(Merge((0, 2)), 4)
     [[0, 2], [1], [3]]
     """
@@ -138,12 +129,7 @@ def columns_after(edit: Merge | Split, n_topics: int) -> list[list[int]]:
 def edit_sums(values: Any, edits: Sequence[Merge | Split], parts: Sequence[Any]) -> sp.csr_array:
     """Apply edits to a matrix with one row for each topic: rows of merged topics are added up.
 
-    Parameters
-    ----------
-    values : matrix of shape (n_topics, n)
-    edits : sequence of Merge and Split
-    parts : sequence of matrices
-        For each split, the rows of its topics.
+    `parts` has, for each split, the matrix of the rows of its topics.
     """
     rows, split_rows = sp.csr_array(values), iter(parts)
     for edit in edits:
@@ -192,8 +178,6 @@ def closest_merges(leaves: Sequence[Leaf], n_topics: int) -> list[Merge]:
 
     The distance of two topics with weights a and b is a b / (a + b) (1 - cosine), as in Ward's method.
 
-    Examples
-    --------
     >>> corners = [Leaf(("root", str(i)), mean, 1.0) for i, mean in enumerate(np.eye(3)[[0, 1, 1]])]
     >>> closest_merges(corners, 2)
     [Merge(topics=(1, 2))]
@@ -225,22 +209,12 @@ def leaves_of(estimator: Any) -> list[Leaf]:
 
 
 class EditedTopics(Explorable, BaseEstimator):
-    """A fitted mixture with edits of its components, which are topics.
+    """A fitted mixture or k-means with edits (`Merge`, `Split`) of its components, which are topics.
 
-    Parameters
-    ----------
-    estimator : fitted mixture or k-means
-    edits : list of Merge and Split
-
-    Attributes
-    ----------
-    means_ : ndarray of shape (n_topics, n_features), of all nodes of a tree, or (n_times, n_topics, n_features)
-    weights_ : ndarray of shape (n_topics,), or of all nodes of a tree
-    n_components_ : int
-    hierarchy_, nodes_, leaf_ids_ : see `arbora.discover.HierarchicalVMFMixture`
-        Of a tree only.
-    times_, time_end_, counts_ : see `arbora.discover.TemporalVMFMixture`
-        Of topics over time only.
+    `fit` sets ``means_`` and ``weights_`` of the topics, or of all nodes of a tree, and ``n_components_``; of a tree
+    also ``hierarchy_``, ``nodes_`` and ``leaf_ids_``, as `arbora.discover.HierarchicalVMFMixture` has them; of topics
+    over time also ``times_``, ``time_end_`` and ``counts_``, and ``means_`` of each time, as
+    `arbora.discover.TemporalVMFMixture`.
     """
 
     def __init__(self, estimator: Any = None, edits: Any = ()) -> None:

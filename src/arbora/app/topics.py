@@ -28,17 +28,8 @@ from arbora.metrics.table import Table
 def choice_text(asked: Any, n_topics: int, curve: Mapping[str, Any] | None) -> str:
     """Say how many topics were asked for and found; if the number was chosen, show the scores.
 
-    Parameters
-    ----------
-    asked : "auto", int or sequence of int
-        The parameter `n_topics` of `TopicModel`.
-    found : int
-        Number of topics.
-    curve : mapping, optional
-        `n_topics_curve_` of `TopicModel`.
+    `asked` and `curve` are `n_topics` and `n_topics_curve_` of `TopicModel`.
 
-    Examples
-    --------
     >>> choice_text((4, 4), 13, None)
     '13 topics found of at most 16 (4 x 4).'
     >>> choice_text(20, 20, None)
@@ -81,49 +72,21 @@ DEFAULT_TOPICS = AUTO
 
 
 class TopicOptions(NamedTuple):
-    """Which topic model to fit.
+    """Which topic model to fit."""
 
-    Attributes
-    ----------
-    topics : int, "auto" or None
-        Number of topics; "auto": see `TopicModel`; None: `DEFAULT_TOPICS`.
-    tree : tuple of int or None
-        A tree of topics: the number of children at each level.
-    over_time : str or None
-        Field of dates or numbers: topics that change with time.
-    bins : str, int or None
-        Time bins: a number, or "year", "month", "week" or "day"; None: chosen from the times.
-    model : str
-        Model of flat topics: "vmf", "bayes" or "k-means".
-    starts : int
-        Number of random starts; the best result is kept.
-    jobs : int
-        Number of threads; -1: all cores.
-    seed : int
-        Random seed.
-    """
-
-    topics: int | str | None = None
-    tree: tuple[int, ...] | None = None
-    over_time: str | None = None
+    topics: int | str | None = None  # "auto": see `TopicModel`; None: `DEFAULT_TOPICS`
+    tree: tuple[int, ...] | None = None  # number of children at each level of a tree of topics
+    over_time: str | None = None  # field of dates or numbers, for topics that change with time
+    # number of time bins, or "year", "month", "week" or "day"; None: chosen from the times
     bins: str | int | None = None
-    model: str = "vmf"
-    starts: int = 1
-    jobs: int = -1
+    model: str = "vmf"  # of flat topics: "vmf", "bayes" or "k-means"
+    starts: int = 1  # random starts, of which the best result is kept
+    jobs: int = -1  # number of threads; -1: all cores
     seed: int = 0
 
 
 class DiscoveredTopics(NamedTuple):
-    """A fitted topic model with its documents.
-
-    Attributes
-    ----------
-    model : fitted TopicModel
-    documents : Documents
-    times : ndarray or None
-        Their times.
-    options : TopicOptions
-    """
+    """A fitted topic model with its documents, and their times."""
 
     model: TopicModel
     documents: Documents
@@ -155,14 +118,7 @@ def discover_topics(
 ) -> DiscoveredTopics:
     """Find topics in documents; documents with no known words take no part.
 
-    Parameters
-    ----------
-    documents : Documents
-    options : TopicOptions, optional
-    text : TextOptions, optional
-        By default chosen from the texts.
-    verbose : int
-        1: progress bars on a terminal.
+    Without `text`, the options are chosen from the texts.
     """
     options = options or TopicOptions()
     model = make_topic_model(options, text, verbose=verbose)
@@ -175,8 +131,6 @@ def make_topic_model(
 ) -> TopicModel:
     """Make the unfitted model; options that do not fit together are an error.
 
-    Examples
-    --------
     >>> make_topic_model(TopicOptions(5, model="k-means")).make_estimator().n_clusters
     5
     """

@@ -53,25 +53,12 @@ from arbora.structure import Hierarchy
 
 
 class TrainedClassifier(NamedTuple):
-    """A trained classifier with its documents and its test.
-
-    Attributes
-    ----------
-    classifier : fitted TextClassifier
-        Its `estimator_` and `vectorizer_` are the model of rows, and what makes rows of texts (None for rows of
-        numbers).
-    documents : Documents
-        All documents, training and test.
-    structure : Hierarchy or None
-        Hierarchy of the labels; None for flat labels.
-    trial : Trial or None
-        Predictions for the test documents; None if there were too few documents for a test.
-    """
+    """A trained classifier with its documents and its test."""
 
     classifier: TextClassifier
-    documents: Documents
-    structure: Hierarchy | None
-    trial: Trial | None
+    documents: Documents  # all of them, training and test
+    structure: Hierarchy | None  # hierarchy of the labels; None for flat labels
+    trial: Trial | None  # predictions for the test documents; None if there were too few documents for a test
 
     @property
     def estimator(self) -> Any:
@@ -107,8 +94,6 @@ def make_text_classifier(
 ) -> TextClassifier:
     """Make the unfitted classifier of texts from the options of the command line; see `train_classifier`.
 
-    Examples
-    --------
     >>> make_text_classifier(ClassifierOptions(jobs=1), None, None)
     TextClassifier(n_jobs=1, structure='flat')
     """
