@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from arbora.expand import FisherMetric, SelfOrganizingMap
 from arbora.expand.self_organizing_map import (
     falling,
+    grid_neighbours,
     grid_positions,
     nearest_units,
     neighbourhood,
@@ -29,7 +30,7 @@ def data():
 @pytest.mark.parametrize(("grid", "most"), [("hexagonal", 6), ("rectangular", 4)])
 def test_neighbours_on_the_grid(data, grid, most):
     model = SelfOrganizingMap((4, 5), grid=grid, n_epochs=2).fit(data[0])
-    near = model._neighbours()
+    near = grid_neighbours(model.positions_)
     assert (near == near.T).all()
     assert near.sum(axis=1).max() == most
     assert model.positions_.shape == (20, 2)

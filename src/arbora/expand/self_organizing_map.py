@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,29 @@ from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import require_memory, split_entries
 from arbora.core.estimator import RowEstimator, all_or_nothing
 from arbora.core.monitor import Monitor, Progress
+from arbora.core.trace import Trace
 from arbora.core.validation import check_features
-from arbora.expand.groups import UNLABELLED, Groups, read_groups
+from arbora.expand.groups import Groups, read_groups
 
 Measure = Callable[[Matrix, Matrix], Matrix]
+
+
+class Training(NamedTuple):
+    """Model vectors after the last epoch, and the history."""
+
+    weights: Matrix  # n_units x n_features
+    trace: Trace
+    n_iter: int
+
+
+class Units(NamedTuple):
+    """What the rows of a fit say of the units; the estimator has the same names with an underscore."""
+
+    labels: Ints  # of the rows
+    unit_counts: Ints
+    unit_distances: Matrix  # n_units: the U-matrix
+    quantization_error: float
+    topographic_error: float
 
 
 def grid_positions(shape: tuple[int, int], grid: str) -> Matrix:
@@ -55,6 +74,12 @@ def grid_positions(shape: tuple[int, int], grid: str) -> Matrix:
     if grid == "hexagonal":
         x, y = x + 0.5 * (y % 2), y * np.sqrt(3) / 2
     return np.column_stack([x, y])
+
+
+def grid_neighbours(positions: Matrix) -> NDArray[np.bool_]:
+    """Pairs of units (n_units, n_units) that are next to each other on the grid."""
+    D = cdist(positions, positions)
+    return (D > 0.5) & (D < 1.01)
 
 
 def neighbourhood(positions: Matrix, radius: float) -> Matrix:
@@ -100,6 +125,69 @@ def update_weights(X: Matrix, units: Ints, H: Matrix, weights: Matrix) -> Matrix
     total = H @ np.bincount(units, minlength=n_units)
     moved = total > np.finfo(np.float64).tiny
     return np.where(moved[:, None], (H @ sums) / np.where(moved, total, 1.0)[:, None], weights)
+
+
+def falling(first: float, last: float, n: int) -> list[float]:
+    """Radii that fall geometrically from `first` to `last`; with `last` 0, to a tenth, and 0 at the end.
+
+    Examples
+    --------
+    >>> falling(4.0, 1.0, 3), falling(1.0, 0.0, 4)[-2:], falling(0.0, 0.0, 2)
+    ([4.0, 2.0, 1.0], [0.1, 0.0], [0.0, 0.0])
+    """
+    if first == 0 or n == 1:
+        return [first] * n if n > 1 else [last]
+    if last == 0:
+        return [*falling(first, min(0.1, first), n - 1), 0.0]
+    return [float(radius) for radius in np.geomspace(first, last, n)]
+
+
+def dense_rows(metric: Any, X: Any) -> Matrix:
+    """Dense rows of the space of the model vectors: transformed by a metric without `pairwise_distances`."""
+    if metric is not None and not hasattr(metric, "pairwise_distances"):
+        X = metric.transform(X)
+    if not hasattr(X, "toarray"):
+        return np.asarray(X, np.float64)
+    require_memory(
+        8 * X.shape[0] * X.shape[1],
+        f"A dense copy of {X.shape[0]} rows of {X.shape[1]} features",
+        "Reduce the features first, for example with metric=TruncatedSVD(50).",
+    )
+    return np.asarray(X.toarray(), np.float64)
+
+
+def measure_of(metric: Any) -> Measure:
+    """Distances between all rows of two arrays: those of a learned metric, otherwise Euclidean ones."""
+    distances = cdist if metric is None else getattr(metric, "pairwise_distances", cdist)
+    return lambda X, Y: np.asarray(distances(X, Y))
+
+
+def topographic_error(units: Matrix, positions: Matrix) -> float:
+    """Share of rows whose two best `units` (n_rows, 2) are not neighbours; 0 for a single unit."""
+    if units.shape[1] < 2:
+        return 0.0
+    return float(np.mean(~grid_neighbours(positions)[units[:, 0], units[:, 1]]))
+
+
+def describe_units(rows: Matrix, weights: Matrix, positions: Matrix, measure: Measure) -> Units:
+    """Best unit of each row, errors of the map, and mean distances of units from their neighbours."""
+    units, distance = nearest_units(rows, weights, measure, min(2, len(weights)))
+    near, D = grid_neighbours(positions), measure(weights, weights)
+    return Units(
+        units[:, 0],
+        np.bincount(units[:, 0], minlength=len(weights)),
+        np.sum(D * near, axis=1) / np.maximum(near.sum(axis=1), 1),
+        float(distance.mean()),
+        topographic_error(units, positions),
+    )
+
+
+def share_classes(groups: Groups, units: Ints, n_units: int) -> Matrix:
+    """Shares (n_units, n_classes) of the classes among the labelled rows of a unit; NaN for a unit without any."""
+    counts = np.zeros((n_units, groups.n_groups))
+    np.add.at(counts, (units[groups.labelled], groups.codes[groups.labelled]), 1.0)
+    total = counts.sum(axis=1, keepdims=True)
+    return np.where(total > 0, counts / np.maximum(total, 1.0), np.nan)
 
 
 class SelfOrganizingMap(
@@ -214,11 +302,20 @@ class SelfOrganizingMap(
             shape = self._grid_shape()
             X = check_features(self, X, reset=True)
             groups = None if y is None else self._groups(y, X.shape[0])
-            self.metric_ = None if isinstance(self.metric, str) else clone(self.metric).fit(X, y)
-            rows = self._rows(X)
-            self.positions_ = grid_positions(shape, self.grid)
-            self._train(rows)
-            self._describe(rows, groups)
+            metric = None if isinstance(self.metric, str) else clone(self.metric).fit(X, y)
+            rows, measure = dense_rows(metric, X), measure_of(metric)
+            positions = grid_positions(shape, self.grid)
+            training = self._train(rows, positions, measure)
+            units = describe_units(rows, training.weights, positions, measure)
+            for name in ("classes_", "class_shares_"):
+                self.__dict__.pop(name, None)  # of an earlier fit
+            if groups is not None:
+                self.classes_ = groups.classes
+                self.class_shares_ = share_classes(groups, units.labels, len(positions))
+            self.metric_, self.positions_ = metric, positions
+            self.weights_, self.trace_, self.n_iter_ = training
+            self.labels_, self.unit_counts_, self.unit_distances_ = units[:3]
+            self.quantization_error_, self.topographic_error_ = units[3:]
         return self
 
     def _grid_shape(self) -> tuple[int, int]:
@@ -238,72 +335,22 @@ class SelfOrganizingMap(
                 raise
             return None
 
-    def _rows(self, X: Any) -> Matrix:
-        """Dense rows of the space of the model vectors."""
-        if self.metric_ is not None and not hasattr(self.metric_, "pairwise_distances"):
-            X = self.metric_.transform(X)
-        if not hasattr(X, "toarray"):
-            return np.asarray(X, np.float64)
-        require_memory(
-            8 * X.shape[0] * X.shape[1],
-            f"A dense copy of {X.shape[0]} rows of {X.shape[1]} features",
-            "Reduce the features first, for example with metric=TruncatedSVD(50).",
-        )
-        return np.asarray(X.toarray(), np.float64)
-
-    def _measure(self, X: Matrix, Y: Matrix) -> Matrix:
-        if self.metric_ is not None and hasattr(self.metric_, "pairwise_distances"):
-            return np.asarray(self.metric_.pairwise_distances(X, Y))
-        return np.asarray(cdist(X, Y))
-
-    def _train(self, rows: Matrix) -> None:
-        positions = self.positions_
+    def _train(self, rows: Matrix, positions: Matrix, measure: Measure) -> Training:
+        """Epochs of the batch algorithm, with radii that fall."""
         first = float(np.ptp(positions, axis=0).max() + 1) / 2 if self.radius is None else float(self.radius)
         radii = falling(first, min(float(self.final_radius), first), self.n_epochs)
         weights = plane_start(rows, positions)
         with Progress(self.n_epochs, type(self).__name__, self.verbose) as progress:
             monitor = Monitor(0.0, self.n_epochs, progress)
             for radius in radii:
-                units, distance = nearest_units(rows, weights, self._measure)
+                units, distance = nearest_units(rows, weights, measure)
                 monitor.record(float(distance.mean()), converged=False)
                 weights = update_weights(rows, units[:, 0], neighbourhood(positions, radius), weights)
-        self.weights_, self.trace_, self.n_iter_ = weights, monitor.trace, monitor.n_iter
-
-    def _describe(self, rows: Matrix, groups: Groups | None) -> None:
-        """Set what is known of the units."""
-        units, distance = nearest_units(rows, self.weights_, self._measure, min(2, len(self.weights_)))
-        n_units = len(self.weights_)
-        self.labels_ = units[:, 0]
-        self.unit_counts_ = np.bincount(self.labels_, minlength=n_units)
-        self.quantization_error_ = float(distance.mean())
-        self.topographic_error_ = self._torn(units)
-        near = self._neighbours()
-        D = self._measure(self.weights_, self.weights_)
-        self.unit_distances_ = np.sum(D * near, axis=1) / np.maximum(near.sum(axis=1), 1)
-        for name in ("classes_", "class_shares_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
-        if groups is not None:
-            counts = np.zeros((n_units, groups.n_groups))
-            known = groups.codes != UNLABELLED
-            np.add.at(counts, (self.labels_[known], groups.codes[known]), 1.0)
-            total = counts.sum(axis=1, keepdims=True)
-            self.classes_ = groups.classes
-            self.class_shares_ = np.where(total > 0, counts / np.maximum(total, 1.0), np.nan)
-
-    def _neighbours(self) -> NDArray[np.bool_]:
-        """Pairs of units that are next to each other on the grid."""
-        D = cdist(self.positions_, self.positions_)
-        return (D > 0.5) & (D < 1.01)
-
-    def _torn(self, units: Matrix) -> float:
-        """Share of rows whose two best units are not neighbours."""
-        if units.shape[1] < 2:
-            return 0.0
-        return float(np.mean(~self._neighbours()[units[:, 0], units[:, 1]]))
+        return Training(weights, monitor.trace, monitor.n_iter)
 
     def _checked(self, X: Any) -> Matrix:
         check_is_fitted(self)
-        return self._rows(check_features(self, X, reset=False, squares=np.float64))
+        return dense_rows(self.metric_, check_features(self, X, reset=False, squares=np.float64))
 
     def predict(self, X: Any) -> Ints:
         """Return the best unit of each row.
@@ -316,7 +363,7 @@ class SelfOrganizingMap(
         -------
         ndarray of shape (n_samples,)
         """
-        return np.asarray(nearest_units(self._checked(X), self.weights_, self._measure)[0][:, 0])
+        return np.asarray(nearest_units(self._checked(X), self.weights_, measure_of(self.metric_))[0][:, 0])
 
     def transform(self, X: Any) -> Matrix:
         """Return the positions of rows on the grid: those of their best units.
@@ -342,7 +389,7 @@ class SelfOrganizingMap(
         -------
         ndarray of shape (n_samples, n_units)
         """
-        return self._measure(self._checked(X), self.weights_)
+        return measure_of(self.metric_)(self._checked(X), self.weights_)
 
     def quantization_error(self, X: Any) -> float:
         """Return the mean distance of rows from their best units.
@@ -355,7 +402,7 @@ class SelfOrganizingMap(
         -------
         float
         """
-        return float(nearest_units(self._checked(X), self.weights_, self._measure)[1].mean())
+        return float(nearest_units(self._checked(X), self.weights_, measure_of(self.metric_))[1].mean())
 
     def topographic_error(self, X: Any) -> float:
         """Return the share of rows whose two best units are not neighbours on the grid.
@@ -369,7 +416,8 @@ class SelfOrganizingMap(
         float
         """
         n = min(2, len(self.weights_))
-        return self._torn(nearest_units(self._checked(X), self.weights_, self._measure, n)[0])
+        units = nearest_units(self._checked(X), self.weights_, measure_of(self.metric_), n)[0]
+        return topographic_error(units, self.positions_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the quantisation error.
@@ -388,18 +436,3 @@ class SelfOrganizingMap(
     @property
     def _n_features_out(self) -> int:
         return 2
-
-
-def falling(first: float, last: float, n: int) -> list[float]:
-    """Radii that fall geometrically from `first` to `last`; with `last` 0, to a tenth, and 0 at the end.
-
-    Examples
-    --------
-    >>> falling(4.0, 1.0, 3), falling(1.0, 0.0, 4)[-2:], falling(0.0, 0.0, 2)
-    ([4.0, 2.0, 1.0], [0.1, 0.0], [0.0, 0.0])
-    """
-    if first == 0 or n == 1:
-        return [first] * n if n > 1 else [last]
-    if last == 0:
-        return [*falling(first, min(0.1, first), n - 1), 0.0]
-    return [float(radius) for radius in np.geomspace(first, last, n)]
