@@ -33,12 +33,7 @@ from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split_entries
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    lbfgs,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, lbfgs
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.within_class import whitening
 

@@ -63,15 +63,7 @@ def has_linear_scores(classifier: Any) -> bool:
 
 
 def embed(proba: Matrix) -> Matrix:
-    """Map probabilities to the sphere of radius 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> embed(np.array([[0.25, 0.75], [1.0, 0.0]])).round(3)
-    array([[1.   , 1.732],
-           [2.   , 0.   ]])
-    """
+    """Map probabilities to the sphere of radius 2: 2 sqrt(p)."""
     return np.asarray(2 * np.sqrt(np.maximum(proba, 0.0)))
 
 

@@ -25,24 +25,12 @@ _NONE_LABELLED = (
 
 
 def read_groups(y: Any, n_samples: int, *, require: bool = True) -> Groups:
-    """Read labels in which -1, None or NaN means unlabelled; with `require` at least one row must carry a label.
-
-    Examples
-    --------
-    >>> read_groups([7, -1, 3], 3)
-    Groups(codes=array([ 1, -1,  0]), classes=array([3, 7]))
-    """
+    """Read labels in which -1, None or NaN means unlabelled; with `require` at least one row must carry a label."""
     return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED if require else "")
 
 
 def read_further(y: Any, n_samples: int, known: Matrix) -> Groups:
-    """Read labels of further rows: all may be missing, and they must be of the type of the known ones.
-
-    Examples
-    --------
-    >>> read_further(None, 2, np.array([0, 1])).codes
-    array([-1, -1])
-    """
+    """Read labels of further rows: all may be missing, and they must be of the type of the known ones."""
     if y is None:
         return Groups(np.full(n_samples, UNLABELLED, np.int64), known[:0])
     groups = read_groups(y, n_samples, require=False)
@@ -89,16 +77,7 @@ class GroupMoments(NamedTuple):
 
 
 def group_moments(Z: Matrix, codes: Ints, n_groups: int, row_weight: Matrix) -> GroupMoments:
-    """Moments of the groups, in double precision; all rows of Z are labelled.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z = np.array([[0.0], [2.0], [5.0], [5.0]])
-    >>> group_moments(Z, np.array([0, 0, 1, 1]), 2, np.ones(4))
-    GroupMoments(weight=array([2., 2.]), mean=array([[1.],
-           [5.]]), within=array([[0.5]]))
-    """
+    """Moments of the groups, in double precision; all rows of Z are labelled."""
     width, tiny = Z.shape[1], np.finfo(np.float64).tiny
     weight = np.bincount(codes, weights=row_weight, minlength=n_groups).astype(np.float64)
     sums, within = np.zeros((n_groups, width)), np.zeros((width, width))
@@ -166,25 +145,11 @@ def fit_space(
     seed: int,
     scale: str = "common",
 ) -> FeatureSpace:
-    """Learn the space from all rows, labelled or not; the scale from the labelled ones.
+    """Learn the space from all rows, labelled or not, in the precision of X; the scale from the labelled rows.
 
-    Parameters
-    ----------
-    X : ndarray or CSR array of shape (n_samples, n_features)
-    groups : Groups
-    row_weight : ndarray of shape (n_samples,)
-    n_dims : int, "auto" or None
-        Dimensions after the SVD. "auto" reduces sparse rows and those with more than 200 features to 30; None
-        keeps all features, as dense rows.
-    seed : int
-        Of the randomised SVD.
-    scale : {"common", "each"}
-        "each" divides dense features by their own deviations first.
-
-    Returns
-    -------
-    FeatureSpace
-        In the precision of X.
+    `n_dims` are the dimensions after a randomised SVD with the given seed: "auto" reduces sparse rows and those with
+    more than 200 features to 30; None keeps all features, as dense rows. ``scale="each"`` divides dense features by
+    their own deviations first.
     """
     sparse, n_features = sp.issparse(X), int(X.shape[1])
     if n_dims == "auto":
@@ -210,14 +175,7 @@ def fit_space(
 
 
 def column_moments(X: Matrix, row_weight: Matrix) -> tuple[Matrix, Matrix]:
-    """Weighted mean and variance of dense columns, in double precision, without a copy of X.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> column_moments(np.array([[0.0], [4.0]], np.float32), np.array([3.0, 1.0]))
-    (array([1.]), array([3.]))
-    """
+    """Weighted mean and variance of dense columns, in double precision, without a copy of X."""
     total, sums, squares = float(row_weight.sum()), np.zeros(X.shape[1]), np.zeros(X.shape[1])
     chunks = split(len(X), size=_ROWS_AT_ONCE)
     for rows in chunks:

@@ -42,11 +42,7 @@ from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import run_kmeans, seed_centres
-from arbora.expand.clusters.pool import (
-    Pool,
-    normalized,
-    one_hot,
-)
+from arbora.expand.clusters.pool import Pool, normalized, one_hot
 from arbora.expand.groups import (
     FeatureSpace,
     Groups,

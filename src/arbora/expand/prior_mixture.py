@@ -33,11 +33,7 @@ from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.expand.clusters.clusterers import fit_kmeans
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
-from arbora.expand.clusters.pool import (
-    Pool,
-    cluster_means,
-    normalized,
-)
+from arbora.expand.clusters.pool import Pool, cluster_means, normalized
 from arbora.expand.groups import LabelledClusterer, fit_space, read_groups, to_space
 from arbora.expand.transforms.base import warn_unless_converged
 

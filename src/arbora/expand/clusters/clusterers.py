@@ -258,14 +258,7 @@ def _relative_distances(Z: Matrix, centres: Matrix) -> Matrix:
 
 
 def nearest(Z: Matrix, centres: Matrix) -> tuple[Ints, Matrix]:
-    """Nearest centre of each row and the squared distance to it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> nearest(np.array([[0.0], [7.0]]), np.array([[1.0], [5.0]]))
-    (array([0, 1]), array([1., 4.]))
-    """
+    """Nearest centre of each row and the squared distance to it."""
     labels, distance = np.empty(len(Z), np.int64), np.empty(len(Z), Z.dtype)
     for rows in split(len(Z), size=_ROWS_AT_ONCE):
         D = _relative_distances(Z[rows], centres)

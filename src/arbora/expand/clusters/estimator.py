@@ -121,23 +121,8 @@ def describe_new_groups(codes: Ints, probability: Matrix, names: Matrix, n_known
 def match_names(codes: Ints, n_new: int, before: Matrix, old: Matrix, known: Matrix) -> list[Any]:
     """Names of new groups that keep those of an earlier fit, by Hungarian matching of the rows they share.
 
-    Parameters
-    ----------
-    codes : ndarray of int
-        New group of each row, negative for rows of known groups.
-    n_new : int
-    before : ndarray
-        Groups that the earlier fit gave to the rows.
-    old : ndarray
-        Names of its new groups. One that has become a known group is not used again.
-    known : ndarray
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> before = np.array(["new 2", "new 2", "new 1"], dtype=object)
-    >>> match_names(np.array([0, 0, 1]), 2, before, np.array(["new 1", "new 2"], dtype=object), np.array(["a"]))
-    ['new 2', 'new 1']
+    `codes` is the new group of each row, negative in known groups; `before` has the groups that the earlier fit gave
+    to the rows, `old` the names of its new groups. A name that has become a known group is not used again.
     """
     gone = set(known.tolist())
     usable = [name for name in old.tolist() if name not in gone]

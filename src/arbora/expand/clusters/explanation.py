@@ -16,9 +16,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.expand.clusters.clusterers import fit_kmeans
-from arbora.expand.clusters.pool import (
-    Pool,
-)
+from arbora.expand.clusters.pool import Pool
 from arbora.expand.groups import FeatureSpace, Groups
 
 _NEAR = 0.3

@@ -32,12 +32,7 @@ from arbora.expand.clusters.group_model import (
 )
 from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
 from arbora.expand.clusters.neighbours import file_rows
-from arbora.expand.clusters.pool import (
-    Clustering,
-    Pool,
-    normalized,
-    pose,
-)
+from arbora.expand.clusters.pool import Clustering, Pool, normalized, pose
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.clusters.search import Candidate, Options, labelled_in, learn_space
 from arbora.expand.groups import MAX_DIMS, REDUCED_DIMS, Groups, group_moments, to_space
@@ -469,13 +464,6 @@ def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
     """Rows of a sample: labelled ones as evenly from the groups as they allow, at most half, and rows of the pool.
 
     Each group keeps at least one labelled row.
-
-    Examples
-    --------
-    >>> codes = np.array([0] * 50 + [1] * 3 + [-1] * 100)
-    >>> rows = draw_sample(Groups(codes, np.arange(2)), 20, np.random.default_rng(0))
-    >>> np.unique(codes[rows], return_counts=True)
-    (array([-1,  0,  1]), array([10,  7,  3]))
     """
     free = np.flatnonzero(~groups.labelled)
     budget = size - min(len(free), size - size // 2)

@@ -14,13 +14,7 @@ from arbora.core.engine import Engine
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import mean_scores, unit_rows
-from arbora.expand.clusters.pool import (
-    Clustering,
-    Sums,
-    normalized,
-    pose,
-    sum_rows,
-)
+from arbora.expand.clusters.pool import Clustering, Sums, normalized, pose, sum_rows
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.groups import FeatureSpace, Groups, to_space
 from arbora.expand.transforms.base import apply_map
@@ -40,14 +34,9 @@ class LearnedMap(NamedTuple):
 
 
 class MappedRows:
-    """Rows of the learned space, mapped when they are asked for: X stays where it is, in memory or in a file.
+    """Rows of the learned space, mapped on request: X (dense or CSR) stays in memory or in its file.
 
-    Parameters
-    ----------
-    X : ndarray or CSR array of shape (n_samples, n_features)
-    learned : LearnedMap
-    unit : bool
-        Whether mapped rows are divided by their lengths.
+    With `unit`, mapped rows are divided by their lengths.
     """
 
     dense = True

@@ -35,10 +35,7 @@ import numpy as np
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.expand.clusters.clusterers import fit_kmeans, leading_eigenvectors
 from arbora.expand.clusters.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
-from arbora.expand.clusters.pool import (
-    Pool,
-    cluster_means,
-)
+from arbora.expand.clusters.pool import Pool, cluster_means
 
 RULES = (
     "bic",
@@ -184,16 +181,7 @@ def set_sizes(n_known: int, n_sets: int = _N_SETS) -> list[int]:
 
 
 def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
-    """Regress answers (n_sets, n_rules) on the logarithms of the sizes, with slopes near 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sizes = np.log([2.0, 4.0, 8.0, 16.0])
-    >>> found = calibrate(sizes, np.log(3.0) + sizes[:, None])
-    >>> np.exp(found.intercept).round(3), found.slope.round(3)
-    (array([3.]), array([1.]))
-    """
+    """Regress answers (n_sets, n_rules) on the logarithms of the sizes, with slopes near 1."""
     A = np.column_stack([np.ones(len(log_size)), log_size])
     prior = np.diag([0.0, _SLOPE_WEIGHT])
     slopes = np.vstack([np.zeros(answers.shape[1]), np.ones(answers.shape[1])])
@@ -219,16 +207,7 @@ def estimate_n_new(
 ) -> NumberOfGroups:
     """Estimate the number of new groups in a pool of rows without known ones.
 
-    Parameters
-    ----------
-    known : ndarray of shape (n_labelled, n_dims)
-        Labelled rows in the learned space.
-    codes : ndarray of int
-        Their groups.
-    n_known : int
-    pool : ndarray of shape (n_pool, n_dims)
-        Rows of new groups in the same space.
-    rng : Generator
+    `known` and `pool` are rows (n_rows, n_dims) of the learned space; `codes` are the groups of the known rows.
     """
     most = max(_MIN_TRIED, _MAX_RATIO * n_known)
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]

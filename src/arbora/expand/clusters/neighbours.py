@@ -35,19 +35,7 @@ _OWN = 1e-6  # vote of a row for the group it is in: ties change nothing
 
 
 class Neighbours:
-    """Nearest rows of a set, exact or by the cells of a coarse k-means.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n_rows, n_dims)
-    seed : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Neighbours(np.array([[0.0], [1.0], [5.0]]), seed=0).find(np.array([[4.0]]), 2)
-    array([[2, 1]])
-    """
+    """Nearest rows of Z, exact or by the cells of a coarse k-means with the given seed."""
 
     def __init__(self, Z: Matrix, seed: int) -> None:
         self.Z, self.exact = Z, len(Z) <= MAX_EXACT
@@ -144,24 +132,7 @@ def votes_of(fixed: Ints, dtype: Any) -> Matrix:
 def file_rows(pool: Pool, labels: Ints, n_clusters: int, seed: int) -> NeighbourClustering:
     """Move rows without a label to the group with most votes among their neighbours, until few move.
 
-    Parameters
-    ----------
-    pool : Pool
-    labels : ndarray of int
-        Groups that a clusterer found.
-    n_clusters : int
-    seed : int
-        Of the coarse k-means behind approximate neighbours.
-
-    Examples
-    --------
-    Labelled rows show that the first group is long; its last row is nearer to the mean of the second one.
-
-    >>> import numpy as np
-    >>> Z = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [4.9], [7.0], [7.1]])
-    >>> pool = Pool(Z, np.array([0, 0, 0, 0, 0, -1, 1, 1]), 2, np.ones(8))
-    >>> file_rows(pool, np.array([0, 0, 0, 0, 0, 1, 1, 1]), 2, 0).labels
-    array([0, 0, 0, 0, 0, 0, 1, 1])
+    `labels` are the groups of a clusterer; `seed` is that of the coarse k-means behind approximate neighbours.
     """
     n = len(pool.Z)
     graph = neighbour_graph(Neighbours(pool.Z, seed), min(N_NEIGHBORS, max(n // 3, 1)))

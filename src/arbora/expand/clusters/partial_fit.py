@@ -26,10 +26,7 @@ from arbora.expand.clusters.group_model import (
     soft_sums,
 )
 from arbora.expand.clusters.neighbours import POOL_VOTE, NeighbourClustering
-from arbora.expand.clusters.pool import (
-    Clustering,
-    one_hot,
-)
+from arbora.expand.clusters.pool import Clustering, one_hot
 from arbora.expand.clusters.registry import family_of
 from arbora.expand.groups import Groups
 
@@ -69,23 +66,9 @@ def best_groups(model: GroupModel, X: Any, engine: Engine, first: int = 0) -> In
 
 
 def name_groups(names: list[Any], n_known: int, labels: Groups, predicted: Ints) -> Naming:
-    """Decide which groups the labels name.
+    """Decide which groups the labels of further rows name.
 
-    Parameters
-    ----------
-    names : list
-        Of all groups, known ones first.
-    n_known : int
-    labels : Groups
-        Labels of the further rows.
-    predicted : ndarray of int
-        Groups that the model gives to the rows.
-
-    Examples
-    --------
-    >>> labels = Groups(np.array([0, 0, 1]), np.array(["bee", "cow"], dtype=object))
-    >>> name_groups(["ant", "new 1"], 1, labels, np.array([1, 1, 0]))
-    Naming(names=['ant', 'bee', 'cow'], columns=array([ 0,  1, -1]), n_known=3)
+    `names` lists all groups, known ones first; `predicted` has the groups that the model gives to the rows.
     """
     fresh = [k for k, name in enumerate(labels.classes.tolist()) if name not in names]
     named = {names.index(name): name for name in labels.classes.tolist() if name in names[n_known:]}

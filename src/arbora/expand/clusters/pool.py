@@ -10,12 +10,7 @@ import scipy.sparse as sp
 
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
-from arbora.infer.mixture.statistics import (
-    Stats,
-    WeightedRows,
-    blocks,
-    dense_chunks,
-)
+from arbora.infer.mixture.statistics import Stats, WeightedRows, blocks, dense_chunks
 
 # --- What every clusterer of `ExpandClusters` takes and returns ---------------------------------------------
 #
@@ -62,15 +57,7 @@ class Clustering(Protocol):
 
 
 def one_hot(labels: Ints, weight: Matrix, n_clusters: int) -> sp.csr_array:
-    """Weights of the rows in the clusters, as a sparse matrix of shape (n_clusters, n_rows).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one_hot(np.array([1, 0, 1]), np.ones(3), 2).toarray()
-    array([[0., 1., 0.],
-           [1., 0., 1.]])
-    """
+    """Weights of the rows in the clusters, as a sparse matrix of shape (n_clusters, n_rows)."""
     n = len(labels)
     return sp.csr_array((weight, (labels, np.arange(n))), shape=(n_clusters, n))
 
@@ -97,13 +84,7 @@ def cluster_means(Z: Matrix, labels: Ints, weight: Matrix, n_clusters: int) -> t
 
 
 def normalized(scores: Matrix) -> Matrix:
-    """Subtract the log-sum-exp of each row; scores that have overflowed are refused.
-
-    Examples
-    --------
-    >>> np.exp(normalized(np.log([[1.0, 3.0]])))
-    array([[0.25, 0.75]])
-    """
+    """Subtract the log-sum-exp of each row; scores that have overflowed are refused."""
     top = scores.max(axis=1, keepdims=True)
     if not np.isfinite(top).all():
         row = int(np.flatnonzero(~np.isfinite(top[:, 0]))[0])

@@ -18,9 +18,7 @@ from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.expand.clusters.clusterers import Clusterer
-from arbora.expand.clusters.pool import (
-    Pool,
-)
+from arbora.expand.clusters.pool import Pool
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS, Metric, read_clusterers, read_metrics
 from arbora.expand.groups import FeatureSpace, Groups
 from arbora.expand.transforms.base import (
@@ -73,11 +71,6 @@ def agreement(truth: Ints, labels: Ints) -> float:
 
     All three come from one table: the functions of scikit-learn check their arguments and count again, which would
     take a third of the time of a fit.
-
-    Examples
-    --------
-    >>> agreement(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
-    1.0
     """
     table = np.zeros((int(truth.max()) + 1, int(labels.max()) + 1))
     np.add.at(table, (truth, labels), 1.0)
@@ -134,15 +127,8 @@ def search(
 ) -> Choice:
     """Score the candidates and return the best: each is trained on all folds.
 
-    Parameters
-    ----------
-    spaces : dict of str to Labelled
-        Labelled rows in every scale that is tried.
-    maps : list of (metric, strength)
-    clusterers : list
-        The first is tried with every transformation, the others with the best four.
-    seed : int
-    progress : Progress, optional
+    `spaces` holds the labelled rows in every scale, `maps` pairs (metric, strength). The first clusterer is tried
+    with every transformation, the others with the best four.
     """
     folds = make_folds(spaces, np.random.default_rng(seed))
     learned: dict[tuple[Any, ...], Matrix] = {}

@@ -127,13 +127,7 @@ class Rows(NamedTuple):
 
 
 def column_sums(Q: Matrix) -> Matrix:
-    """Add up the rows in float64, by products of blocks: a quarter of the time of `Q.sum(axis=0)`.
-
-    Examples
-    --------
-    >>> column_sums(np.array([[1.0, 0.0], [2.0, 3.0]]))
-    array([3., 3.])
-    """
+    """Add up the rows in float64, by products of blocks: a quarter of the time of `Q.sum(axis=0)`."""
     ones = np.ones(min(len(Q), CHUNK_ROWS), Q.dtype)
     sums = np.zeros(Q.shape[1])
     for block in split(len(Q), size=CHUNK_ROWS, even=False):
@@ -143,13 +137,7 @@ def column_sums(Q: Matrix) -> Matrix:
 
 
 def moments(X: Any) -> tuple[Matrix, Matrix]:
-    """Add up the features and their squares, in float64.
-
-    Examples
-    --------
-    >>> moments(np.array([[1.0, 0.0], [2.0, 0.0]]))
-    (array([3., 0.]), array([5., 0.]))
-    """
+    """Add up the features and their squares, in float64."""
     if is_sparse(X):
         X = X.astype(np.float64)
         return np.asarray(X.sum(axis=0)).ravel(), np.asarray(X.multiply(X).sum(axis=0)).ravel()
@@ -272,19 +260,11 @@ def evaluate(
     direct: Callable[[slice, Matrix], Matrix] | None = None,
     with_moments: bool = False,
 ) -> Gradient:
-    """Cost and gradient of scores z -> W z + b.
+    """Cost and gradient of scores z -> W z + b, with W (n_clusters, n_features) and b (n_clusters,).
 
-    Parameters
-    ----------
-    problem : Problem
-    W : ndarray of shape (n_clusters, n_features)
-    b : ndarray of shape (n_clusters,)
-    regularizer : callable, optional
-        Gives an `Extra` for the sums of the first pass.
-    direct : callable, optional
-        Gives, for a block and its scores, an array that is added to -df/ds of the block.
-    with_moments : bool
-        Whether the regulariser needs the sums of memberships and of weighted rows.
+    `regularizer` gives an `Extra` for the sums of the first pass; `with_moments` says that it reads the sums of
+    memberships and of weighted rows. `direct` gives, for a block and its scores, an array that
+    is added to -df/ds of the block.
     """
     rows, codes, n_clusters = problem.rows, problem.labels.codes, problem.n_clusters
     blocks = rows.blocks()
@@ -429,13 +409,7 @@ def unpack_linear(theta: Matrix, problem: Problem) -> tuple[Matrix, Matrix]:
 
 
 def prototype_scores(M: Matrix, width: float) -> tuple[Matrix, Matrix]:
-    """W and b of prototypes.
-
-    Examples
-    --------
-    >>> prototype_scores(np.array([[1.0, 2.0]]), 2.0)
-    (array([[1., 2.]]), array([-2.5]))
-    """
+    """W and b of prototypes: W = 2 M / width, b = -||m_j||^2 / width."""
     return 2 * M / width, -(M**2).sum(axis=1) / width
 
 
@@ -444,14 +418,6 @@ def prototypes_of(W: Matrix, b: Matrix, width: float) -> Matrix:
 
     w_j = 2 m_j / width + u and b_j = -||m_j||^2 / width + v for some u and v. Differences of the second equation are
     linear in u; the smallest of its solutions is taken around the mean of w.
-
-    Examples
-    --------
-    >>> M = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> W, b = prototype_scores(M, 0.5)
-    >>> again = prototype_scores(prototypes_of(W + 3.0, b - 1.0, 0.5), 0.5)
-    >>> np.allclose(again[0][1] - again[0][0], W[1] - W[0]), np.allclose(again[1][1] - again[1][0], b[1] - b[0])
-    (True, True)
     """
     if len(W) > W.shape[1] + 1:
         raise ValueError(

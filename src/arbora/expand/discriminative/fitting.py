@@ -252,20 +252,9 @@ def improve(
     tol: float,
     max_iter: int,
 ) -> Descent:
-    """Exchange cells of linear cells as long as the objective falls.
+    """Exchange cells of linear cells, at most `rounds` times, as long as the objective falls.
 
-    Parameters
-    ----------
-    problem : Problem
-    found : Descent
-        Where the optimiser ended.
-    P : ndarray of shape (n_rows, n_classes)
-        Estimate of p(c|x).
-    rng : Generator
-    rounds : int
-        Largest number of exchanges.
-    method, tol, max_iter
-        See `descend`.
+    `best` is where the optimiser ended, `P` (n_rows, n_classes) an estimate of p(c|x); the others as in `descend`.
     """
     n_clusters = problem.n_clusters
     if n_clusters < 3:
@@ -507,8 +496,8 @@ def _descend_all(
     how: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
     short = how | {"max_iter": min(options.max_iter, _SHORT_RUN)}
 
-    def run(descentrt_and_seed: tuple[int, int]) -> Descent:
-        start = _start(setting, descentrt_and_seed[0], np.random.default_rng(descentrt_and_seed[1]), options)
+    def run(start_and_seed: tuple[int, int]) -> Descent:
+        start = _start(setting, start_and_seed[0], np.random.default_rng(start_and_seed[1]), options)
         return descend(setting.problem, start, setting.width, **short)
 
     ended = engine.map(run, list(enumerate(seeds)))

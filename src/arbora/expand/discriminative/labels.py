@@ -47,15 +47,9 @@ class Labels(NamedTuple):
 
 
 def read_labels(y: Any, n_rows: int, name: str) -> Labels:
-    """Read one label, or one for each of several variables, per row.
+    """Read one label per row, or one for each of several variables; -1, None and NaN mark missing ones.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,) or (n_rows, n_variables)
-        -1, None and NaN mark missing labels.
-    n_rows : int
-    name : str
-        Of the estimator, for errors.
+    `name` is that of the estimator, for errors.
 
     Examples
     --------
@@ -127,14 +121,7 @@ def _read(column: Any, n_rows: int, number: int, n_columns: int, name: str) -> G
 
 
 def code_labels(y: Any, n_rows: int, known: list[Matrix]) -> tuple[Labels, list[Matrix]]:
-    """Code labels by known classes; unseen ones become further classes, which are returned for each variable.
-
-    Examples
-    --------
-    >>> labels, unseen = code_labels(["b", "c"], 2, [np.array(["a", "b"])])
-    >>> labels.codes.ravel(), unseen
-    (array([1, 2], dtype=int32), [array(['c'], dtype='<U1')])
-    """
+    """Code labels by known classes; unseen ones become further classes, which are returned for each variable."""
     columns = columns_of(y, n_rows)
     if len(columns) != len(known):
         raise ValueError(f"y has {len(columns)} columns, but the model was fitted to {len(known)}.")

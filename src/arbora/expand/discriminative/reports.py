@@ -78,15 +78,7 @@ class Profile(NamedTuple):
 
 
 def profile_clusters(X: Any, cells: Ints, n_clusters: int, features: list[str]) -> Profile:
-    """Describe clusters of the rows of a dense or CSR matrix, block by block.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]])
-    >>> profile_clusters(X, np.array([0, 0, 1]), 2, ["age", "same"]).means
-    array([[2., 5.],
-           [8., 5.]])
-    """
+    """Describe clusters of the rows of a dense or CSR matrix, block by block."""
     centre = np.asarray(X.mean(axis=0), np.float64).ravel()
     sizes = np.bincount(cells, minlength=n_clusters)
     sums, squares = np.zeros((2, n_clusters, X.shape[1]))

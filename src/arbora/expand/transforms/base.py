@@ -43,27 +43,10 @@ def lbfgs(
     callback: Callable[[Matrix], None] | None = None,
     exact: bool = False,
 ) -> Minimum:
-    """Minimise a smooth function of a vector.
+    """Minimise a function that gives value and gradient for a vector and `arguments`, from `start` flattened.
 
-    Parameters
-    ----------
-    function : callable
-        Gives value and gradient for a vector and `arguments`.
-    start : ndarray
-        Flattened.
-    bounds : pair, optional
-        Lower and upper bound of all entries.
-    max_iter : int
-    callback : callable, optional
-        Called with the vector after each iteration; StopIteration ends the run.
-    exact : bool
-        Whether to go on until no step improves the value, instead of SciPy's tolerances.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> lbfgs(lambda x: (float((x - 3) @ (x - 3)), 2 * (x - 3)), np.zeros(1), max_iter=20).x.round(6)
-    array([3.])
+    All entries share the bounds. `callback` gets the vector after each iteration; StopIteration ends the run. With
+    `exact` the run goes on until no step improves the value, instead of SciPy's tolerances.
     """
     options: Any = {"maxiter": max_iter, "maxcor": 20} | ({"ftol": 0.0, "gtol": 0.0} if exact else {})
     limits: Any = None if bounds is None else [bounds] * start.size
@@ -366,13 +349,7 @@ def hidden_size(n_groups: int) -> int:
 
 
 def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list[Ints]:
-    """Draw sets of groups to hide: half of all, at least two, each group in turn.
-
-    Examples
-    --------
-    >>> [len(hidden) for hidden in hidden_groups(8, 3, np.random.default_rng(0))]
-    [4, 4, 4]
-    """
+    """Draw sets of groups to hide: half of all, at least two, each group in turn."""
     if n_groups < _MIN_GROUPS:
         raise ValueError(
             f"y has {n_groups} labelled groups: choosing by hidden groups needs at least {_MIN_GROUPS}. Give the "
@@ -405,25 +382,11 @@ def choose_by_hiding(
     n_folds: int = N_FOLDS,
     unit_rows: bool = False,
 ) -> Strength:
-    """Choose a strength by how well hidden groups are found again.
+    """Choose a strength by how well hidden groups are found again: the candidate with the highest mean NMI.
 
-    Parameters
-    ----------
-    learn : callable
-        Gives the map L for labelled rows and a candidate.
-    labelled : Labelled
-    candidates : sequence of float
-    name : str
-        Of the parameter, for the table.
-    n_folds : int
-    unit_rows : bool
-        Whether mapped rows are divided by their lengths before they are clustered.
-
-    Returns
-    -------
-    Strength
-        The candidate with the highest mean NMI, of equal ones the first. The table has the candidates under `name`,
-        "mean_score" and "scores" (candidates x folds).
+    Of equal candidates the first is taken. `learn` gives the map L for labelled rows and a candidate; `unit_rows`
+    divides mapped rows by their lengths before they are clustered. The table has the candidates under `name`, the
+    parameter's name, "mean_score" and "scores" (candidates x folds).
     """
     rng = np.random.default_rng(labelled.seed)
     all_groups = np.arange(labelled.n_groups)

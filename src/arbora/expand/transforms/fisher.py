@@ -22,11 +22,7 @@ from arbora.arrays import TINY, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.expand.groups import GroupMoments, group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform
 
 _FEW_GROUPS = 5
 
@@ -45,14 +41,7 @@ def between_pairs(moments: GroupMoments) -> Matrix:
 
 
 def discriminants(between: Matrix, within: Matrix, ridge: float, n_components: int) -> Matrix:
-    """Leading generalised eigenvectors as rows, each of unit length in the metric of `within`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> np.abs(discriminants(np.diag([1.0, 5.0]), np.eye(2), 0.0, 1))
-    array([[0., 1.]])
-    """
+    """Leading generalised eigenvectors as rows, each of unit length in the metric of `within`."""
     width = len(within)
     level = float(np.trace(within)) / width
     floor = max(ridge * level, 1e-10 * level, TINY**0.5)

@@ -27,12 +27,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import FeatureSpace, Groups, group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    lbfgs,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, lbfgs
 
 _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
@@ -42,15 +37,7 @@ _MIN_ENTRY = 1e-100  # of a mapped entry: its square can still be divided by
 
 
 def shapes(difference: Matrix) -> Matrix:
-    """Solve log a - digamma(a) = difference by Newton's method, from Minka's start.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.special import digamma
-    >>> shapes(np.log(3.0) - digamma(np.array([3.0])))
-    array([3.])
-    """
+    """Solve log a - digamma(a) = difference by Newton's method, from Minka's start."""
     d = np.maximum(difference, 0.5 / _MAX_SHAPE)
     a = (3 - d + np.sqrt((d - 3) ** 2 + 24 * d)) / (12 * d)
     for _ in range(20):

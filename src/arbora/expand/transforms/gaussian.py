@@ -41,12 +41,7 @@ from arbora.arrays import TINY, Matrix
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    square_root,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, square_root
 from arbora.infer.proximal import minimize_composite
 
 _ALTERNATIONS = 200  # of Dykstra's algorithm
@@ -56,15 +51,7 @@ _INSIDE = 1 - 1e-9  # of the way to the boundary of the domain of a conjugate
 
 
 def psd(B: Matrix) -> Matrix:
-    """Nearest positive semidefinite matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> psd(np.diag([2.0, -1.0]))
-    array([[2., 0.],
-           [0., 0.]])
-    """
+    """Nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh((B + B.T) / 2)
     positive = np.maximum(values, 0.0)
     return np.asarray((vectors * positive) @ vectors.T)
@@ -186,15 +173,6 @@ class GaussianProblem:
 
     A pass goes over chunks of rows that stay in the cache, in double precision: in single precision some regularisers
     do not reach a gap of 1e-6. Rows of single precision are converted chunk by chunk.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_dims)
-    codes : ndarray of int
-    means : ndarray of shape (n_groups, n_dims)
-    row_weight : ndarray of shape (n_rows,)
-    gamma : float
-    regularizer : str
     """
 
     def __init__(

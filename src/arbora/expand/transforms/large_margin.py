@@ -40,12 +40,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split_entries
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    square_root,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, square_root
 from arbora.expand.transforms.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
 from arbora.kernels.discriminative import margin_losses

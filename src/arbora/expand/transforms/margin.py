@@ -30,12 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.arrays import Matrix
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    square_root,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, square_root
 from arbora.expand.transforms.gaussian import psd
 
 _STARTS = 5  # runs of k-means for each cut

@@ -44,14 +44,6 @@ def pair_scatters(moments: GroupMoments, covariance: Matrix) -> tuple[Matrix, Ma
 
     Both follow from the moments of the groups: the sum over all pairs is twice the total covariance, and pairs of one
     group have twice its own. Pairs of a row with itself count among those of one group.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> moments = GroupMoments(np.ones(2), np.array([[0.0], [2.0]]), np.array([[1.0]]))
-    >>> must, cannot = pair_scatters(moments, np.ones((2, 1, 1)))
-    >>> must.item(), cannot.item()
-    (2.0, 6.0)
     """
     share = moments.weight / moments.weight.sum()
     deviation = moments.mean - share @ moments.mean
@@ -75,13 +67,7 @@ def shrunk(S: Matrix) -> Matrix:
 
 
 def check_pairs(pairs: Any, name: str, n_samples: int) -> Ints:
-    """Check pairs of row numbers.
-
-    Examples
-    --------
-    >>> check_pairs([(0, 2)], "must_link", 3)
-    array([[0, 2]])
-    """
+    """Check pairs of row numbers."""
     if pairs is None or len(pairs) == 0:
         return np.empty((0, 2), np.int64)
     rows = np.asarray(pairs)

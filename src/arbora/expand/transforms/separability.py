@@ -31,13 +31,7 @@ from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.expand.groups import group_covariances, group_moments
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    lbfgs,
-    square_root,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, lbfgs, square_root
 from arbora.expand.transforms.gaussian import psd
 
 _DEFAULT_CAP = 3.0  # times sqrt(n_dims) / n_pairs

@@ -25,25 +25,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand.transforms.base import (
-    Labelled,
-    Learned,
-    MetricTransform,
-    lbfgs,
-    unit_rows,
-)
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, lbfgs, unit_rows
 
 _STEPS = 20  # of L-BFGS between two updates of the mean directions
 
 
 class SphericalProblem:
-    """J(L) with its gradient, for given mean directions.
-
-    Parameters
-    ----------
-    labelled : Labelled
-    gamma, concentration : float
-    """
+    """J(L) with its gradient, for given mean directions."""
 
     def __init__(self, labelled: Labelled, gamma: float, concentration: float) -> None:
         self.X, self.gamma, self.kappa = labelled.Z, gamma, concentration
