@@ -67,19 +67,10 @@ class BehindError(Exception):
 class Worker:
     """The actor: a shard, and the number of its last step.
 
-    Parameters
-    ----------
-    make : callable
-    data : tuple
-        References to the common data and to the data of this shard, or paths of files to map. They are inside a
-        tuple, and the driver keeps them alive: Ray frees plain arguments as soon as the actor exists, and could not
-        restart it.
-    threads : int
-        Number of threads of the shard's engine.
-    path : Path
-        File of the state; its folder is that of the run.
-    every : int or None
-        Number of steps between two saved states; None saves none.
+    `data` holds references to the common data and to the data of this shard, or paths of files to map. They are
+    inside a tuple, and the driver keeps them alive: Ray frees plain arguments as soon as the actor exists, and could
+    not restart it. `threads` is the number of threads of the shard's engine, `path` the file of the state, in the
+    folder of the run, and `every` the number of steps between two saved states; None saves none.
     """
 
     def __init__(

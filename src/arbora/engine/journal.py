@@ -42,29 +42,7 @@ def _aligned(n_bytes: int) -> int:
 
 
 def write_object(path: str | os.PathLike[str], value: Any) -> int:
-    """Write an object, atomically replacing a file of that name.
-
-    Parameters
-    ----------
-    path : str or path
-    value : object
-        Anything that pickle can hold.
-
-    Returns
-    -------
-    int
-        Number of bytes.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from arbora.engine.journal import read_object, write_object
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     n_bytes = write_object(f"{folder}/state", {"W": np.arange(3.0)})
-    ...     read_object(f"{folder}/state")["W"].sum()
-    np.float64(3.0)
-    """
+    """Write an object that pickle can hold, atomically replacing a file of that name; return the number of bytes."""
     arrays: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)
     buffers = [memoryview(head), *(array.raw() for array in arrays)]
@@ -97,13 +75,7 @@ def read_object(path: str | os.PathLike[str]) -> Any:
 
 
 class Journal:
-    """The recorded results of a run.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    """
+    """The recorded results of a run, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.last = folder, 0  # the last recorded step
@@ -137,18 +109,9 @@ class Journal:
 
 
 def open_journal(folder: str | os.PathLike[str], make: Make, common: Any, parts: Sequence[Any]) -> Journal:
-    """Resume the run of these shards in a folder, or start one there.
+    """Resume the run of these shards in a folder of any number of runs, or start one there.
 
-    Parameters
-    ----------
-    folder : path
-        Folder of any number of runs.
-    make, common, own
-        As in `RayEngine.shards`.
-
-    Returns
-    -------
-    Journal
+    `make`, `common` and `own` are those of `RayEngine.shards`.
     """
     name = f"run-{fingerprint(make, common)}"
     journals = sorted(

@@ -78,20 +78,11 @@ class Chunk:
 
 
 class Likelihood:
-    """Samples with their labels, and the negative log-likelihood of weights (n_weights, n_classes).
+    """Samples with their labels, and the negative log-likelihood of weights W (n_weights, n_classes).
 
-    Parameters
-    ----------
-    X : CSR or ndarray of shape (n_samples, n_weights)
-        With the constant feature of the bias.
-    Y : CSR of shape (n_samples, n_classes)
-    weight : ndarray of shape (n_samples,)
-    softmax : bool
-    engine : Engine, optional
-        By default everything runs in the calling thread.
+    X has the constant feature of the bias; Y is (n_samples, n_classes). Without an engine everything runs in the
+    calling thread.
 
-    Examples
-    --------
     >>> import numpy as np, scipy.sparse as sp
     >>> likelihood = Likelihood(np.ones((2, 1)), sp.csr_array(np.eye(2)), np.ones(2), softmax=True)
     >>> loss, P = likelihood.evaluate(np.log([[1.0, 3.0]]))

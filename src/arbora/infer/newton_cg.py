@@ -80,27 +80,12 @@ class SmoothProblem(Protocol[P]):
 
 
 def rounding_error(point: Point) -> float:
-    """Error of the objective at a point, by the precision of its unknowns.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> rounding_error(SimpleNamespace(x=np.zeros(1, np.float32), objective=1.0)) > 1e-6
-    True
-    """
+    """Error of the objective at a point, by the precision of its unknowns."""
     return ROUNDING * float(np.finfo(point.x.dtype).eps) * abs(point.objective)
 
 
 def inner_of_columns(left: Matrix, right: Matrix) -> Matrix:
-    """Inner products of the columns of two matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> inner_of_columns(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
-    array([1., 4.])
-    """
+    """Inner products of the columns of two matrices."""
     return np.asarray(np.einsum("jb,jb->b", left, right))
 
 
@@ -112,30 +97,12 @@ def conjugate_gradients(
     max_products: int = MAX_PRODUCTS,
     inner: Callable[[Matrix, Matrix], Any] = np.vdot,
 ) -> Matrix:
-    """Solve A x = right approximately, A symmetric and positive definite, from x = 0.
+    """Solve A x = right approximately from x = 0, to a residual of norm `enough`; A = `product` is positive definite.
 
-    With `inner_of_columns`, the columns are independent systems that share the products: each has its own step
-    lengths and stops at its own residual.
+    `precondition` is an approximate product with the inverse of A, symmetric and positive definite. With
+    `inner_of_columns`, the columns are independent systems that share the products: each has its own step lengths and
+    stops at its own residual, `enough` (n_columns,).
 
-    Parameters
-    ----------
-    product : callable
-        Product with A.
-    right : ndarray
-    precondition : callable
-        Approximate product with the inverse of A; symmetric and positive definite.
-    enough : float, or ndarray of shape (n_columns,)
-        Norm of the residual at which to stop.
-    max_products : int
-    inner : callable
-        Inner product.
-
-    Returns
-    -------
-    ndarray of the shape of `right`
-
-    Examples
-    --------
     >>> import numpy as np
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> conjugate_gradients(lambda x: A @ x, np.array([3.0, 4.0]), lambda r: r, enough=1e-9).round(9)
@@ -169,27 +136,11 @@ def newton_step(
     rounding: float,
     forcing: float = FORCING,
 ) -> tuple[P | None, float]:
-    """Take one step.
+    """Take one step; return the new point, or None if the objective cannot fall any more, and the decrement -g.E.
 
-    Parameters
-    ----------
-    problem : SmoothProblem
-    point : point of the problem
-    at : Expansion
-        At that point.
-    target : float
-        Norm of the gradient at which the caller stops.
-    rounding : float
-        Error of the objective.
-    forcing : float
-        Residual of the step over the gradient.
-
-    Returns
-    -------
-    point : point of the problem, or None
-        None if the objective cannot fall any more.
-    decrement : float
-        -g.E, about twice the decrease that the quadratic model expects.
+    The decrement is about twice the decrease that the quadratic model expects. `model` is the expansion at the point,
+    `target` the norm of the gradient at which the caller stops, `rounding` the error of the objective, and `forcing`
+    the residual of the step over the gradient.
     """
     enough = max(forcing * float(np.linalg.norm(model.gradient)), BELOW_TARGET * target)
     step = conjugate_gradients(model.product, -model.gradient, model.preconditioner(), enough)
@@ -212,47 +163,11 @@ def newton_cg(
 ) -> tuple[P, Matrix]:
     """Take Newton steps until `done`, or until the objective cannot fall any more.
 
-    Parameters
-    ----------
-    problem : SmoothProblem
-    point : point of the problem
-        Where to begin.
-    done : callable
-        Called with every point, its gradient and the decrement of the step that led there (infinite at the
-        beginning). It records the iteration and returns whether to stop; usually through a `Monitor`.
-    target : callable
-        Norm of the gradient at which the caller will stop, given a point. Zero for exact steps close to the optimum.
-    rounding : callable
-        Error of the objective at a point.
-
-    Returns
-    -------
-    point : point of the problem
-        The last one.
-    gradient : ndarray
-        Its gradient.
-
-    Examples
-    --------
-    The minimum of sum_i exp(x_i) - b_i x_i is at log b:
-
-    >>> from typing import NamedTuple
-    >>> import numpy as np
-    >>> class Exponential(NamedTuple):
-    ...     x: np.ndarray
-    ...     objective: float
-    >>> class Problem:
-    ...     b = np.array([0.5, 3.0])
-    ...     def evaluate(self, x, near=None):
-    ...         return Exponential(x, float(np.sum(np.exp(x) - self.b * x)))
-    ...     def expand(self, point):
-    ...         e = np.exp(point.x)
-    ...         return Expansion(e - self.b, lambda E: e * E, lambda: lambda R: R / e)
-    >>> problem = Problem()
-    >>> done = lambda point, gradient, decrement: np.linalg.norm(gradient) < 1e-10
-    >>> point, gradient = newton_cg(problem, problem.evaluate(np.zeros(2)), done)
-    >>> np.exp(point.x).round(9)
-    array([0.5, 3. ])
+    Returns the last point and its gradient.
+    `done` is called with every point, its gradient and the decrement of the step that led there (infinite at the
+    first one). It records the iteration and returns whether to stop; usually through a `Monitor`. At a point,
+    `target` gives the norm of the gradient at which the caller will stop, 0 for exact steps close to the optimum, and
+    `rounding` the error of the objective.
     """
     model = problem.expand(point)
     decrement = np.inf

@@ -65,41 +65,10 @@ class CompositeSolution(NamedTuple):
 def minimize_composite(
     problem: CompositeProblem, start: Matrix, monitor: Monitor, *, step: float = 1.0
 ) -> CompositeSolution:
-    """Minimise a composite function from a starting point.
+    """Minimise a composite function from a point where the penalty is finite.
 
-    Parameters
-    ----------
-    problem : CompositeProblem
-    start : ndarray
-        A point where the penalty is finite.
-    monitor : Monitor
-        Keeps the trace and says when to stop: at a relative duality gap of `monitor.tol`, or, where the problem has
-        no dual bound, at a relative proximal step of that size.
-    step : float
-        First step length; it adapts.
-
-    Returns
-    -------
-    CompositeSolution
-
-    Examples
-    --------
-    The projection of (3, -1) onto non-negative vectors:
-
-    >>> import numpy as np
-    >>> class Projection:
-    ...     def value(self, A):
-    ...         return float(np.sum((A - [3.0, -1.0]) ** 2)) / 2
-    ...     def value_and_gradient(self, A):
-    ...         return self.value(A), A - [3.0, -1.0]
-    ...     def penalty(self, A):
-    ...         return 0.0
-    ...     def prox(self, B, step):
-    ...         return np.maximum(B, 0.0)
-    ...     def gap(self, A):
-    ...         return float("nan")
-    >>> minimize_composite(Projection(), np.zeros(2), Monitor(tol=1e-9, max_iter=100)).A
-    array([3., 0.])
+    `monitor` says when to stop: at a relative duality gap of `monitor.tol`, or, where the problem has no dual bound,
+    at a relative proximal step of that size. `step` is the first step length; it adapts.
     """
     A = H = start
     momentum, last = 1.0, False

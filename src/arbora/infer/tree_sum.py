@@ -26,10 +26,8 @@ def _children(node: range) -> tuple[range, range]:
 
 
 def largest_nodes(whole: range, part: range) -> list[range]:
-    """Cut some of the leaves into the largest nodes of the tree over all leaves.
+    """Cut the leaves of `part` into the largest nodes of the tree over `whole`.
 
-    Examples
-    --------
     >>> largest_nodes(range(8), range(1, 6))
     [range(1, 2), range(2, 4), range(4, 6)]
     """
@@ -42,13 +40,7 @@ def largest_nodes(whole: range, part: range) -> list[range]:
 
 
 def add_leaves(node: range, leaves: Iterator[Sum], add: Callable[[Sum, Sum], Sum]) -> Sum:
-    """Add up the next leaves, those of a node, along the tree.
-
-    Examples
-    --------
-    >>> add_leaves(range(3), iter("abc"), lambda left, right: f"({left}{right})")
-    '(a(bc))'
-    """
+    """Add up the next leaves, those of a node, along the tree."""
     if len(node) == 1:
         return next(leaves)
     left, right = _children(node)
@@ -56,13 +48,7 @@ def add_leaves(node: range, leaves: Iterator[Sum], add: Callable[[Sum, Sum], Sum
 
 
 def add_nodes(node: range, known: Mapping[range, Sum], add: Callable[[Sum, Sum], Sum]) -> Sum:
-    """Add up a node from the known sums of nodes below it.
-
-    Examples
-    --------
-    >>> add_nodes(range(3), {range(0, 1): 1, range(1, 3): 20}, lambda left, right: left + right)
-    21
-    """
+    """Add up a node from the known sums of nodes below it."""
     if node in known:
         return known[node]
     left, right = _children(node)
@@ -73,11 +59,6 @@ def cut_leaves(n_leaves: int, n_shards: int) -> list[range]:
     """Cut the leaves into consecutive runs of nearly equal size, one for each shard.
 
     The runs of 2, 4, 8, ... shards are nodes of the tree. (The chunks of `arbora.core.chunks.split` are not.)
-
-    Examples
-    --------
-    >>> cut_leaves(5, 2), cut_leaves(1, 2)
-    ([range(0, 2), range(2, 5)], [range(0, 1)])
     """
     n_shards = min(n_leaves, n_shards)
     bounds = [i * n_leaves // n_shards for i in range(n_shards + 1)]
@@ -88,13 +69,5 @@ def cut_leaves(n_leaves: int, n_shards: int) -> list[range]:
 
 
 def pruned(V: Matrix, below: Any) -> sp.csr_array:
-    """Keep the entries whose absolute value exceeds a threshold, one for all rows or one for each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pruned(np.array([[0.5, -2.0], [0.5, -2.0]]), np.array([[1.0], [0.0]])).toarray()
-    array([[ 0. , -2. ],
-           [ 0.5, -2. ]])
-    """
+    """Keep the entries whose absolute value exceeds a threshold, one for all rows or one for each."""
     return sp.csr_array(np.where(np.abs(V) > below, V, V.dtype.type(0)))

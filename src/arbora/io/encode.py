@@ -431,13 +431,7 @@ def _check_lengths(format: str, shape: tuple[int, ...], parts: Mapping[str, Matr
 
 
 class Decoder:
-    """Decoder of one model.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        The arrays of the model.
-    """
+    """Decoder of one model, from its arrays by name."""
 
     def __init__(self, arrays: Mapping[str, Matrix]) -> None:
         self._arrays = arrays

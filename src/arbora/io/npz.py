@@ -38,19 +38,7 @@ def _padding(offset: int, name: str) -> bytes:
 
 
 def write_npz(writer: HashingWriter, arrays: Mapping[str, Matrix]) -> None:
-    """Write named arrays; equal arrays give equal bytes.
-
-    Examples
-    --------
-    >>> import hashlib, io
-    >>> import numpy as np
-    >>> from arbora.core.files import HashingWriter
-    >>> from arbora.io.npz import write_npz
-    >>> file = io.BytesIO()
-    >>> write_npz(HashingWriter(file, hashlib.sha256()), {"x": np.arange(3)})
-    >>> np.load(io.BytesIO(file.getvalue()))["x"]
-    array([0, 1, 2])
-    """
+    """Write named arrays; equal arrays give equal bytes."""
     with zipfile.ZipFile(cast(IO[bytes], writer), "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             info = zipfile.ZipInfo(f"{name}.npy")
@@ -60,19 +48,10 @@ def write_npz(writer: HashingWriter, arrays: Mapping[str, Matrix]) -> None:
 
 
 def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, Matrix]:
-    """Return the arrays of an npz file as views of a buffer with the content of the file.
+    """Return the arrays of an npz file as views of `buffer`, the bytes of the file in memory or mapped.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its table of contents is read.
-    buffer : ndarray of uint8
-        The bytes of the file, in memory or mapped.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Views; an array that is not aligned is copied (never in a file of :func:`write_npz`).
+    The table of contents is read from the file. An array that is not aligned is copied (never in a file of
+    `write_npz`).
     """
     try:
         with zipfile.ZipFile(path) as archive:

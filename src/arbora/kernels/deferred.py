@@ -50,17 +50,7 @@ class Kernel:
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make kernels of functions, with options of ``numba.njit``.
-
-    Examples
-    --------
-    >>> from arbora.kernels.deferred import njit
-    >>> @njit(nogil=True)
-    ... def double(x):
-    ...     return 2 * x
-    >>> double(4)
-    8
-    """
+    """Make kernels of functions, with options of ``numba.njit``."""
     return lambda function: Kernel(function, options)
 
 

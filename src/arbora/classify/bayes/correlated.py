@@ -49,9 +49,8 @@ class Sampling(NamedTuple):
     n_chains: int = 2
 
 
-_SAMPLING_CONSTRAINTS: dict[
-    str, Any
-] = {  # four draws are the least for R-hat; the sampler tunes itself in the warm-up
+# Four draws are the least for R-hat; the sampler tunes itself in the warm-up.
+_SAMPLING_CONSTRAINTS: dict[str, Any] = {
     **SAMPLING_CONSTRAINTS,
     "n_samples": [Interval(Integral, 4, None, closed="left")],
     "n_warmup": [Interval(Integral, 1, None, closed="left")],
@@ -86,25 +85,7 @@ class Diagnostics(NamedTuple):
 
 
 def mean_softmax(X: Array, draws: NDArray[np.float32]) -> Array:
-    """Class probabilities of rows, averaged over draws of the weights.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    draws : ndarray of shape (n_draws, n_classes, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> draws = np.array([[[0.0], [np.log(3)]], [[np.log(3)], [0.0]]])
-    >>> mean_softmax(np.array([[1.0], [0.0]]), draws)
-    array([[0.5, 0.5],
-           [0.5, 0.5]])
-    """
+    """Class probabilities (n_rows, n_classes), averaged over weights (n_draws, n_classes, n_features)."""
     n_draws, n_classes, n_features = draws.shape
     total = np.zeros((len(X), n_classes))
     step = max(1, CHUNK_ENTRIES // max(1, len(X) * n_classes))
@@ -117,22 +98,9 @@ def mean_softmax(X: Array, draws: NDArray[np.float32]) -> Array:
 def path_indicator(routes: Hierarchy, class_leaves: Ints, precision: str) -> tuple[Array, Ints]:
     """Mark the nodes on the path of each class, and group the nodes that share a precision.
 
-    The root is left out, because its part would shift all classes alike.
+    Returns the marks (n_classes, n_nodes - 1) and the group of each node. The root is left out, because its part
+    would shift all classes alike.
 
-    Parameters
-    ----------
-    routes : Hierarchy
-        Tree with one root.
-    class_leaves : ndarray of int of shape (n_classes,)
-    precision : {"family", "node"}
-
-    Returns
-    -------
-    paths : ndarray of shape (n_classes, n_nodes - 1)
-    group : ndarray of int of shape (n_nodes - 1,)
-
-    Examples
-    --------
     >>> tree = Hierarchy.from_edges([("top", "a"), ("top", "b"), ("a", "a1"), ("a", "a2")])
     >>> paths, group = path_indicator(tree, tree.encode(["a1", "b"]), "family")
     >>> paths.astype(int), group
@@ -166,13 +134,7 @@ def require_memory_of_chains(
 
 
 def with_constant(X: Any, value: float) -> Array:
-    """Return X as a dense array with a constant feature as its last column.
-
-    Examples
-    --------
-    >>> with_constant(np.array([[2.0]]), 1.0)
-    array([[2., 1.]])
-    """
+    """Return X as a dense array with a constant feature as its last column."""
     dense = X.toarray() if hasattr(X, "toarray") else X
     return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
 

@@ -7,15 +7,14 @@ and Neal 2007), so classes with common ancestors have correlated weights a prior
     p(y = k | x) = exp(w_k.x) / sum_l exp(w_l.x).
 
 As in their model, the children of a node share a precision (precision="family"; this is M1 of Gopal et al. 2012 in
-other variables). With precision="node" every node has its own (M3). The bias is the weight of a constant feature,
-`intercept_scaling`, and has the same prior as the other weights; in the paper biases have their own variance.
+other variables). With precision="node" every node has its own (M3). The bias is the weight of a constant feature, and
+has the same prior as the other weights; in the paper biases have their own variance.
 
 A sweep has three steps that leave the posterior invariant. Let W = A phi, where A marks the paths, and let S =
 A diag(1/tau) A' be the prior covariance of the classes in every feature.
 
 1. W given tau, with phi integrated out: W has independent columns N(0, S). It is updated by Hamiltonian Monte Carlo
-in
-   variables Z in which the posterior is nearly a standard normal distribution. The information about W is
+   in variables Z in which the posterior is nearly a standard normal distribution. The information about W is
    approximated by a product of F over classes and C over features, with p from a draw of the warm-up and v_i = 1 -
    sum_k p_ik^2,
 
@@ -80,29 +79,14 @@ class Frame(NamedTuple):
 
 
 def log_likelihood(scores: Array, y: Ints) -> float:
-    """Log-probability of labels under the softmax of their scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(log_likelihood(np.zeros((1, 2)), np.array([0])), 4)
-    -0.6931
-    """
+    """Log-probability of labels under the softmax of their scores."""
     top = scores.max(axis=1)
     total = np.exp(scores - top[:, None]).sum(axis=1)
     return float(np.sum(scores[np.arange(len(y)), y] - top - np.log(total)))
 
 
 def softmax_loss(scores: Array, y: Ints) -> tuple[float, Array]:
-    """Negative log-likelihood of labels and its gradient with respect to the scores, which are overwritten.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> value, derivative = softmax_loss(np.zeros((1, 2)), np.array([0]))
-    >>> round(value, 4), derivative
-    (0.6931, array([[-0.5,  0.5]]))
-    """
+    """Negative log-likelihood of labels and its gradient with respect to the scores, which are overwritten."""
     rows = np.arange(len(y))
     chosen, top = scores[rows, y], scores.max(axis=1)
     scores -= top[:, None]
@@ -117,15 +101,7 @@ def softmax_loss(scores: Array, y: Ints) -> tuple[float, Array]:
 def tune(X: Array, proba: Array, step: StepSize) -> Tuning:
     """Approximate the information about the weights by a product of a class factor and a feature factor.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    proba : ndarray of shape (n_samples, n_classes)
-    step : StepSize
-
-    Returns
-    -------
-    Tuning
+    `proba` (n_samples, n_classes) are the probabilities at which the information is computed.
     """
     variance = 1 - np.sum(proba**2, axis=1)
     total = max(variance.sum(), TINY)
@@ -137,15 +113,7 @@ def tune(X: Array, proba: Array, step: StepSize) -> Tuning:
 def make_frame(tuning: Tuning, paths: Array, precision: Array) -> Frame:
     """Find variables in which the sum of prior precision and approximate information is the identity.
 
-    Parameters
-    ----------
-    tuning : Tuning
-    paths : ndarray of shape (n_classes, n_parts)
-    precision : ndarray of shape (n_parts,)
-
-    Returns
-    -------
-    Frame
+    `paths` marks the parts of each class (n_classes, n_parts); `precision` is that of each part.
     """
     factor = np.linalg.cholesky((paths / precision) @ paths.T).astype(np.float64, copy=False)
     omega, rotation = np.linalg.eigh(factor.T @ tuning.information @ factor)
@@ -267,33 +235,10 @@ class CorrelatedLogit:
 
 
 def make_model(X: Array, y: Ints, paths: Array, group: Ints, shape: float, rate: float) -> CorrelatedLogit:
-    """Set up the model, tuned with the shares of the classes only.
+    """Set up the model, tuned with the shares of the classes alone: `y` is not used otherwise.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    y : ndarray of int of shape (n_samples,)
-        Class of each row, from 0; used for the first tuning only.
-    paths : ndarray of shape (n_classes, n_parts)
-        Marks the parts of each class. Each class has a part that no other class has.
-    group : ndarray of int of shape (n_parts,)
-        Precision group of each part.
-    shape, rate : float
-        Parameters of the gamma prior of the precisions.
-
-    Returns
-    -------
-    CorrelatedLogit
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X, y = np.array([[1.0], [-1.0]]), np.array([0, 1])
-    >>> model = make_model(X, y, paths=np.eye(2), group=np.zeros(2, int), shape=2.0, rate=2.0)
-    >>> rng = np.random.default_rng(0)
-    >>> state, info = model.sweep(model.sample_prior(rng), y, rng)
-    >>> state.parts.shape, state.precision.shape
-    ((2, 1), (1,))
+    `paths` (n_classes, n_parts) marks the parts of each class, of which one belongs to no other class. `group` is the
+    precision group of each part; `shape` and `rate` are those of the gamma prior of the precisions.
     """
     share = np.bincount(y, minlength=len(paths)) / len(y)
     proba = np.broadcast_to(share, (len(y), len(share)))

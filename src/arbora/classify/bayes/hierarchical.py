@@ -235,8 +235,6 @@ _MARK_ABOVE = 2.0  # a node is marked if its distance over the median of its sib
 def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
     """Id in the fitted tree of a node of the structure, or of its nearest ancestor that was fitted.
 
-    Examples
-    --------
     >>> tree, hierarchy = Hierarchy.from_paths(["a/b"]), Hierarchy.from_paths(["a/b", "a/c"])
     >>> tree.names[fitted_ancestor(tree, hierarchy, "a/c")]
     'a'
@@ -264,8 +262,6 @@ def _sums_to_parents(parent: Ints, values: Array) -> Array:
 def against_siblings(parent: Ints, distance: Array) -> Array:
     """Distance of every node over the median of its family (siblings and itself); NaN for roots and only children.
 
-    Examples
-    --------
     >>> against_siblings(np.array([-1, 0, 0, 0]), np.array([0.0, 1.0, 1.0, 3.0]))
     array([nan,  1.,  1.,  3.])
     """

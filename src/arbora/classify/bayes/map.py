@@ -120,16 +120,7 @@ class NewtonSolver:
     squares. While the precisions change by more than `_SWEEPS_ALONE`, the weights are those of sweeps in the dual
     (`TreeSweeps`), which go on from round to round; Newton's method begins at the last of them.
 
-    Parameters
-    ----------
-    problem : MapProblem
-    tree, sharing
-        See `infer.tree.gaussian`.
-    engine : Engine
-    single : bool
-        Whether to begin in single precision.
-    retry : bool
-        Whether to go on in double precision if rounding stops single precision.
+    `single` begins in single precision; with `retry`, the fit goes on in double precision if rounding stops it.
     """
 
     needs = ("shares_memory",)  # of the engine
@@ -212,14 +203,7 @@ class NewtonSolver:
 class DualSolver:
     """Coordinate descent in the dual, to a relative gap.
 
-    Parameters
-    ----------
-    problem : MapProblem
-    engine : Engine
-    dtype : dtype
-        Working precision.
-    prune_below : float or None
-        Limit of the differences that are stored; None for a dense matrix of all weights.
+    `prune_below` is the limit of the differences that are stored; None for a dense matrix of all weights.
     """
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any, prune_below: float | None) -> None:
@@ -271,19 +255,9 @@ def make_solver(
 ) -> MapSolver:
     """Choose method and precision by the size of the problem; refuse what does not fit into memory.
 
-    Nothing is refused later: double precision is a way out of single precision only if it fits.
-
-    Parameters
-    ----------
-    problem : MapProblem
-        With the first precisions.
-    tree, sharing
-        See `infer.tree.gaussian`.
-    engine : Engine
-    tol : float
-        Of the precisions.
-    prune_below : float, optional
-        Store the weights as sparse differences above this value.
+    Nothing is refused later: double precision is a way out of single precision only if it fits. The problem has the
+    first precisions; `tol` is that of the precisions. With `prune_below` the weights are stored as sparse differences
+    above this value.
     """
     dtype = np.float32 if tol >= _SINGLE else np.float64
     if prune_below is not None or missing(engine, NewtonSolver.needs):
@@ -338,8 +312,6 @@ _NODES_PER_CHUNK = 64
 def ancestors(parent: Ints, nodes: Ints) -> sp.csr_array:
     """Mark, for each of the nodes, itself and the nodes above it: (len(nodes), n_nodes).
 
-    Examples
-    --------
     >>> ancestors(np.array([-1, 0, 0]), np.array([1, 2])).toarray()
     array([[1., 1., 0.],
            [1., 0., 1.]])
@@ -419,15 +391,8 @@ def node_scalars(problem: TreeProblem, gammas: Gammas) -> Array:
 
 
 class AndersonMixing:
-    """Anderson acceleration of a fixed-point iteration x <- g(x).
+    """Anderson acceleration of a fixed-point iteration x <- g(x), with a memory of some rounds.
 
-    Parameters
-    ----------
-    memory : int
-        Number of rounds that are mixed.
-
-    Examples
-    --------
     >>> mixing, x = AndersonMixing(3), np.array([1.0, 1.0])
     >>> for _ in range(4):
     ...     x = mixing.next(x, np.array([0.9, -0.5]) * x)  # a linear map with two rates: two rounds suffice
@@ -464,21 +429,11 @@ def fit_partial_map(
     prune_below: float | None = None,
     progress: Progress | None = None,
 ) -> MapFit:
-    """Alternate between weights and precisions until the precisions converge.
+    """Alternate between weights and precisions until the relative change of the expected precisions is at most `tol`.
 
-    Parameters
-    ----------
-    problem : TreeProblem
-        The precision of the roots is a single number.
-    engine : Engine
-        With remote shards the problem must suit the dual: logistic, with one precision per node.
-    tol : float
-        Relative change of the expected precisions, its root mean square, at which to stop.
-    max_iter : int
-        Maximum number of rounds.
-    prune_below : float, optional
-        Keep only differences from the parents above this value, as a sparse matrix. No dense matrix of all weights is
-        made. The problem must be logistic, with one precision per node.
+    The change is its root mean square; the precision of the roots is a single number. With `prune_below`, only
+    differences from the parents above this value are stored, as a sparse matrix, and no dense matrix of all weights
+    is made. This, and remote shards, need a problem that suits the dual: logistic, with one precision per node.
     """
     tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))

@@ -66,13 +66,7 @@ def _damped(mean: Array, variance: Array) -> Array:
 
 
 def odds_against_the_rest(scores: ScorePosterior) -> ScorePosterior:
-    """Log-odds of every class against all others together, to first order in the variance of the scores.
-
-    Examples
-    --------
-    >>> odds_against_the_rest(ScorePosterior(np.array([[1.0, 3.0]]), np.array([[0.5, 0.25]])))
-    ScorePosterior(mean=array([[-2.,  2.]]), variance=array([[0.75, 0.75]]))
-    """
+    """Log-odds of every class against all others together, to first order in the variance of the scores."""
     mean, variance = scores
     rows, top = np.arange(len(mean)), mean.argmax(axis=1)
     size = np.exp(mean - mean.max(axis=1, keepdims=True))
@@ -91,12 +85,7 @@ def odds_against_the_rest(scores: ScorePosterior) -> ScorePosterior:
 def predictive_logits(scores: ScorePosterior, likelihood: str, bounded: bool) -> Array:
     """Log-odds (logistic) or log-probabilities (softmax), averaged over the posterior of the scores.
 
-    Parameters
-    ----------
-    scores : ScorePosterior
-    likelihood : {"softmax", "logistic"}
-    bounded : bool
-        Whether the posterior was found with the bound of the softmax.
+    `bounded` tells whether the posterior was found with the bound of the softmax.
     """
     if likelihood == "softmax" and bounded:
         start = scores.mean.max(axis=1)

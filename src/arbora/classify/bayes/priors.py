@@ -56,8 +56,6 @@ def model_tree(hierarchy: Hierarchy, class_nodes: Ints) -> ModelTree:
     A class on an inner node becomes a leaf below it, several roots get a common parent, and nodes without documents
     at or below them are left out.
 
-    Examples
-    --------
     >>> made = model_tree(Hierarchy.from_paths(["a/b", "c"]), np.array([0, 1, 2]))
     >>> made.hierarchy.names
     array(['root', 'a', 'a/*', 'a/b', 'c'], dtype=object)
@@ -91,17 +89,8 @@ _MAX_FEATURE = 1e30  # its inverse is the smallest
 
 
 def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
-    """Diagonal of the inverse of S, with the safeguards above.
+    """Diagonal of S^-1, with the safeguards above; `bias` is the value of a constant last feature, 0 for none.
 
-    Parameters
-    ----------
-    X : CSR or dense matrix of shape (n_samples, n_features)
-    row_weight : ndarray of shape (n_samples,)
-    bias : float
-        Value of a constant last feature; 0 for none.
-
-    Examples
-    --------
     >>> X = np.array([[1.0, 0.0], [-1.0, 0.0]])
     >>> inverse_information(X, np.ones(2), bias=0.0)  # the second feature never occurs
     array([0.5, 0.5])
@@ -124,8 +113,6 @@ def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
 def check_scale(X: Any) -> None:
     """Raise a ValueError for features whose squares overflow or underflow.
 
-    Examples
-    --------
     >>> check_scale(np.array([[1.0, 0.0], [0.0, 1e-160]]))
     Traceback (most recent call last):
     ...
@@ -163,18 +150,7 @@ def fisher_prior(
     sharing: Sharing,
     same_rate: bool = False,
 ) -> Gammas:
-    """Gamma priors from the approximate Fisher information.
-
-    Parameters
-    ----------
-    X, row_weight, bias
-        As in `inverse_information`.
-    Y : CSR array of shape (n_samples, n_classes)
-    tree, sharing
-        See `infer.tree.gaussian`.
-    same_rate : bool
-        Whether all classes use the mean rate over the classes.
-    """
+    """Gamma priors from the approximate Fisher information; with `same_rate` all classes have the mean rate."""
     weights = inverse_information(X, row_weight, bias)
     total = max(float(row_weight.sum()), 1.0)
     half_a_row = 0.5 / total
@@ -207,13 +183,7 @@ def constant_prior(prior: GammaPrior, sharing: Sharing, n_weights: int) -> Gamma
 
 
 def read_gamma(prior: Any) -> GammaPrior:
-    """Read the parameter `prior`, a dict; refuse values that are not positive, or an extreme variance.
-
-    Examples
-    --------
-    >>> read_gamma({"shape": 2})
-    GammaPrior(shape=2, rate=1.0)
-    """
+    """Read the parameter `prior`, a dict; refuse values that are not positive, or an extreme variance."""
     positive = [Interval(Real, 0, np.inf, closed="neither")]
     gamma = read_options("prior", prior, GammaPrior, {"shape": positive, "rate": positive})
     if abs(np.log10(gamma.rate) - np.log10(gamma.shape)) > np.log10(_MAX_VARIANCE):

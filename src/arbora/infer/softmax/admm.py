@@ -82,23 +82,7 @@ def _multipliers(problem: SoftmaxProblem, L: Matrix) -> Matrix:
 
 
 def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None = None) -> SoftmaxSolution:
-    """Minimise by ADMM.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    monitor : Monitor
-        Its trace gets the columns "primal", "dual" (norms of the residuals) and "rho".
-    engine : Engine, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> solution = solve_admm(problem, Monitor(tol=1e-9, max_iter=200))
-    >>> solution.Z.round(3), solution.converged
-    (array([[ 0.521, -0.521]]), True)
-    """
+    """Minimise by ADMM; the trace gets the columns "primal", "dual" (norms of the residuals) and "rho"."""
     problem = problem._replace(cost=problem.cost.astype(problem.dtype))
     engine = engine if engine is not None else SerialEngine()
     objective = Objective(problem, engine)

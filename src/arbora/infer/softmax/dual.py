@@ -53,8 +53,6 @@ def class_shares(problem: SoftmaxProblem) -> Shares:
 
     A part in which all classes have the same share moves all scores equally and is left out of the bound.
 
-    Examples
-    --------
     >>> import numpy as np, scipy.sparse as sp
     >>> factor = sp.csr_array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]])
     >>> problem = SoftmaxProblem(np.ones((1, 1)), np.array([0]), np.ones(1), 2, factor)
@@ -117,26 +115,9 @@ def solve_dual(
     seed: int = 0,
     patient: bool = True,
 ) -> SoftmaxSolution:
-    """Maximise the dual, one row at a time.
+    """Maximise the dual, one row at a time, in a random order from `seed`; certificates run on the engine.
 
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    monitor : Monitor
-    engine : Engine, optional
-        For certificates; sweeps are sequential.
-    seed : int
-        Seed of the order in which rows are visited.
-    patient : bool
-        False to stop, not converged, when many sweeps remain.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> problem = SoftmaxProblem(sp.csr_array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> solution = solve_dual(problem, Monitor(tol=1e-9, max_iter=100))
-    >>> solution.Z.round(3), solution.converged
-    (array([[ 0.521, -0.521]]), True)
+    With `patient=False` the solver stops, not converged, when many sweeps remain.
     """
     problem = problem._replace(X=sp.csr_array(problem.X), cost=problem.cost.astype(problem.dtype))
     X, labels, cost, dtype = problem.X, problem.labels, problem.cost, problem.dtype

@@ -27,22 +27,7 @@ _MAX_SEARCHES = 50
 
 
 def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None = None) -> SoftmaxSolution:
-    """Minimise by L-BFGS.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    monitor : Monitor
-    engine : Engine, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> solution = solve_lbfgs(problem, Monitor(tol=1e-9, max_iter=100))
-    >>> solution.Z.round(3), solution.converged
-    (array([[ 0.521, -0.521]]), True)
-    """
+    """Minimise by L-BFGS."""
     problem = problem._replace(X=problem.X.astype(np.float64), cost=problem.cost.astype(np.float64))
     objective, shape = Objective(problem, engine), problem.shape
     last: dict[str, Any] = {}

@@ -47,14 +47,7 @@ Curve = Callable[[Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
 def exponential(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Value, slope and curvature of the term of a score in the bound.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> exponential(np.zeros(1))
-    (array([1.]), array([1.]), array([1.]))
-    """
+    """Value, slope and curvature of the term of a score in the bound."""
     with np.errstate(over="ignore"):
         e = np.exp(r)
     return e, e, e
@@ -131,22 +124,10 @@ def _newton_step(rows: BlockRows, ridge: Matrix, gradient: Matrix, bend: Matrix)
 def visit(
     rows: BlockRows, columns: slice, W: Matrix, shift: Matrix, curve: Curve, V: Matrix | None, weight: Any
 ) -> Block:
-    """Take a Newton step for every class of a block.
+    """Take a Newton step for every class of a block, at the weights W (n_weights, n_block).
 
-    Parameters
-    ----------
-    rows : BlockRows
-    columns : slice
-        Classes of the block.
-    W : ndarray of shape (n_weights, n_block)
-    shift : ndarray of shape (n_samples,)
-        xi of LC, a of DM.
-    curve : callable
-        `exponential` or `softplus`.
-    V : ndarray of shape (n_weights, n_block) or None
-        Weights at which the penalty is zero; None for zero weights.
-    weight : float, or ndarray of shape (n_block,)
-        Weight of the penalty.
+    `shift` (n_samples,) is xi of LC or a of DM, and `curve` is `exponential` or `softplus`. V holds the weights at
+    which the penalty is zero, None for zero weights; `weight` is that of the penalty, a number or one for each class.
     """
     W = np.ascontiguousarray(W)
     deviation = W if V is None else W - V
@@ -176,38 +157,17 @@ def visit(
 
 
 def partial_sums(S: Matrix) -> Sums:
-    """Largest score of every row, and the sum of exponentials relative to it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> partial_sums(np.array([[5.0, 5.0, -np.inf]]))
-    Sums(top=array([5.]), size=array([2.]))
-    """
+    """Largest score of every row, and the sum of exponentials relative to it."""
     top = S.max(axis=1)
     return Sums(top, np.exp(S - top[:, None]).sum(axis=1))
 
 
 def merge(left: Sums, right: Sums) -> Sums:
-    """Merge the sums of two blocks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> merge(Sums(np.array([1000.0]), np.array([1.0])), Sums(np.array([1000.0]), np.array([2.0])))
-    Sums(top=array([1000.]), size=array([3.]))
-    """
+    """Merge the sums of two blocks."""
     top = np.maximum(left.top, right.top)
     return Sums(top, left.size * np.exp(left.top - top) + right.size * np.exp(right.top - top))
 
 
 def log_total(sums: Sums) -> Matrix:
-    """Logarithm of the sum of exponentials, for every row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> log_total(Sums(np.array([1000.0]), np.array([2.0])))
-    array([1000.69314718])
-    """
+    """Logarithm of the sum of exponentials, for every row."""
     return np.asarray(sums.top + np.log(sums.size))

@@ -58,24 +58,7 @@ def solve_newton(
     engine: Engine | None = None,
     start: Matrix | None = None,
 ) -> SoftmaxSolution:
-    """Minimise by Newton's method.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    monitor : Monitor
-    engine : Engine, optional
-    start : ndarray of shape (n_weights, n_parts), optional
-        Where to begin, unless zero is better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> solution = solve_newton(problem, Monitor(tol=1e-9, max_iter=100))
-    >>> solution.Z.round(3), solution.converged
-    (array([[ 0.521, -0.521]]), True)
-    """
+    """Minimise by Newton's method from `start` (n_weights, n_parts), or from zero if that is better."""
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         rotation = _rotation(problem)
         Z = np.zeros(problem.shape, problem.dtype) if start is None else start

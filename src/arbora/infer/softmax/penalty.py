@@ -47,11 +47,9 @@ class Shared(NamedTuple):
 def split_factor(factor: Any) -> Shared | None:
     """Separate own and shared parts; None if some class has no part of its own.
 
-    Examples
-    --------
     >>> import scipy.sparse as sp
     >>> shared = split_factor(sp.csr_array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]]))
-    >>> shared.own, shared.factor.toarray()
+    >>> shared.variance, shared.factor.toarray()
     (array([1., 4., 9.]), array([[1., 1., 0.]]))
     """
     factor = sp.csr_array(factor, dtype=np.float64, copy=True)
@@ -101,21 +99,7 @@ class _System:
 
 
 class Penalty:
-    """1/2 tr(W K^-1 W'); K is the identity for flat classes.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> factor = sp.csr_array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]])  # K = [[2, 1], [1, 5]]
-    >>> problem = SoftmaxProblem(np.ones((1, 1)), np.array([0]), np.ones(1), 2, factor)
-    >>> penalty = Penalty(problem)
-    >>> bool(np.isclose(penalty.total, np.linalg.inv([[2, 1], [1, 5]]).sum()))
-    True
-    """
+    """1/2 tr(W K^-1 W'); K is the identity for flat classes."""
 
     def __init__(self, problem: SoftmaxProblem) -> None:
         self.shared = None
@@ -157,15 +141,7 @@ class Tied(NamedTuple):
 
 
 class ShardParts:
-    """Shared parts of the classes of one shard, the local ones first.
-
-    Parameters
-    ----------
-    penalty : Penalty
-        With shared parts.
-    classes : slice
-        Classes of the shard.
-    """
+    """Shared parts of the classes of one shard, the local ones first. The penalty has shared parts."""
 
     def __init__(self, penalty: Penalty, classes: slice) -> None:
         assert penalty.shared is not None
@@ -228,15 +204,7 @@ class ShardParts:
 
 
 class CrossingParts:
-    """Parts that several shards use, solved by the driver.
-
-    Parameters
-    ----------
-    penalty : Penalty
-        With shared parts.
-    shard_classes : list of slices
-        Classes of each shard.
-    """
+    """Parts that several shards use, solved by the driver. The penalty has shared parts."""
 
     def __init__(self, penalty: Penalty, shard_classes: list[slice]) -> None:
         seen = [ShardParts(penalty, classes) for classes in shard_classes] if len(shard_classes) > 1 else []

@@ -43,19 +43,7 @@ _ROWS_PER_CHUNK = 1024  # dense rows of a product
 
 
 class SoftmaxProblem(NamedTuple):
-    """Rows with one class each, and the shares of the classes in common parts.
-
-    Parameters
-    ----------
-    X : CSR array or ndarray of shape (n_samples, n_weights)
-        In the working precision. The last column is the constant feature of the bias, if there is a bias.
-    labels : ndarray of int, shape (n_samples,)
-    cost : ndarray of shape (n_samples,)
-        Positive.
-    n_classes : int
-    factor : CSR array of shape (n_parts, n_classes), optional
-        Shares of the classes in the parts. None for flat classes.
-    """
+    """Rows with one class each, and the shares of the classes in common parts."""
 
     X: Any
     labels: NDArray[np.integer[Any]]
@@ -97,26 +85,12 @@ class SoftmaxSolution(NamedTuple):
 
 
 def squares(Z: Matrix) -> float:
-    """Sum of squares in double precision.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> squares(np.array([[3.0, 4.0]], np.float32))
-    25.0
-    """
+    """Sum of squares in double precision."""
     return float(np.einsum("jk,jk->", Z, Z, dtype=np.float64))
 
 
 def scores(X: Any, W: Matrix, engine: Engine | None = None) -> Matrix:
-    """Product of sparse or dense rows with the weights. It does not depend on the number of threads.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> scores(np.eye(2), np.ones((2, 1))).tolist() == scores(sp.eye_array(2, format="csr"), np.ones((2, 1))).tolist()
-    True
-    """
+    """Product of sparse or dense rows with the weights. It does not depend on the number of threads."""
     if sp.issparse(X):
         rows: Any = X
         return csr_matmul(rows, np.ascontiguousarray(W), engine)
@@ -125,14 +99,7 @@ def scores(X: Any, W: Matrix, engine: Engine | None = None) -> Matrix:
 
 
 def class_weights(factor: sp.csr_array | None, Z: Matrix) -> Matrix:
-    """Weights (n_weights, n_classes) of the classes: Z F, or Z itself without a factor.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> class_weights(sp.csr_array([[1.0, 1.0], [0.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[ 3., 11.]])
-    """
+    """Weights (n_weights, n_classes) of the classes: Z F, or Z itself without a factor."""
     if factor is None:
         return Z
     return np.ascontiguousarray((sp.csr_array(factor.T).astype(Z.dtype) @ Z.T).T)
@@ -147,22 +114,7 @@ class Point(NamedTuple):
 
 
 class Objective:
-    """P(Z) with its derivatives.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    engine : Engine, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> objective = Objective(problem)
-    >>> point = objective.evaluate(np.zeros((1, 2)))
-    >>> round(point.objective, 4), objective.gradient(point)  # 2 log 2
-    (1.3863, array([[-1.,  1.]]))
-    """
+    """P(Z) with its derivatives."""
 
     def __init__(self, problem: SoftmaxProblem, engine: Engine | None = None) -> None:
         self.problem, self.engine = problem, engine if engine is not None else SerialEngine()
@@ -221,17 +173,7 @@ class Objective:
 
 
 def record_gradient(monitor: Monitor, value: float, gradient: Matrix, **extra: Any) -> bool:
-    """Record an iteration by its gradient, which certifies the duality gap.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> monitor = Monitor(tol=0.1, max_iter=10)
-    >>> record_gradient(monitor, 50.0, np.array([[3.0, 4.0]]))
-    False
-    >>> monitor.gap, monitor.trace.last["gradient_norm"]
-    (12.5, 5.0)
-    """
+    """Record an iteration by its gradient, which certifies the duality gap ||gradient||^2 / 2."""
     square = squares(gradient)
     return monitor.record(value, gap=square / 2, gradient_norm=float(np.sqrt(square)), **extra)
 

@@ -95,15 +95,7 @@ class Common(NamedTuple):
 
 
 class ClassShard:
-    """Weights of consecutive blocks of classes.
-
-    Parameters
-    ----------
-    common : Common
-    blocks : range
-        Numbers of the blocks.
-    engine : Engine
-    """
+    """Weights of consecutive blocks of classes; `blocks` are their numbers."""
 
     def __init__(self, common: Common, blocks: range, engine: Engine) -> None:
         self.rows, self.penalty, self.bound, _ = common
@@ -200,14 +192,7 @@ class ClassShard:
 
 
 class ClassBlocks:
-    """Weights of all classes, in shards.
-
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    bound : Bound
-    engine : Engine
-    """
+    """Weights of all classes, in shards."""
 
     def __init__(self, problem: SoftmaxProblem, bound: Bound, engine: Engine) -> None:
         self.rows, self.penalty, self.bound, self.engine = (
@@ -283,25 +268,10 @@ class ClassBlocks:
 def solve_lc(
     problem: SoftmaxProblem, monitor: Monitor, engine: Engine, below: Matrix | None = None
 ) -> SoftmaxSolution:
-    """Minimise through the log-concavity bound.
+    """Minimise through the log-concavity bound; the weights live in the shards of the engine.
 
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    monitor : Monitor
-    engine : Engine
-        The weights live in its shards. The result does not depend on their number.
-    below : ndarray of shape (n_weights,), optional
-        Threshold per feature: only larger weights are gathered from remote shards, as a sparse matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.engine import ThreadEngine
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> solution = solve_lc(problem, Monitor(tol=1e-9, max_iter=100), ThreadEngine())
-    >>> solution.Z.round(3), solution.converged
-    (array([[ 0.521, -0.521]]), True)
+    The result does not depend on their number. With `below`, a threshold per feature, only larger weights are
+    gathered from remote shards, as a sparse matrix.
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"), ClassBlocks(problem, LC, engine) as blocks:
         cost = blocks.rows.cost.astype(np.float64)

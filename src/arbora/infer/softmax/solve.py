@@ -37,8 +37,6 @@ SOLVERS = tuple(NEEDS)
 def choose_solver(solver: str, engine: Engine) -> str:
     """Return the solver that runs on an engine: "auto" is "lc" where the faster ones cannot run.
 
-    Examples
-    --------
     >>> from arbora.engine import RayEngine
     >>> choose_solver("auto", SerialEngine()), choose_solver("auto", RayEngine())
     ('auto', 'lc')
@@ -60,15 +58,7 @@ def _first_of_auto(problem: SoftmaxProblem) -> str:
 def memory_of(
     problem: SoftmaxProblem, solver: str, engine: Engine | None = None, below: Matrix | None = None
 ) -> int:
-    """Bytes of this process that a solver needs in addition to the rows, as far as they grow with the classes.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> problem = SoftmaxProblem(sp.csr_array((10, 3)), np.arange(10), np.ones(10), 10)
-    >>> memory_of(problem, "auto")  # 10 x 10 distributions, 3 x 10 weights and their start
-    1280
-    """
+    """Bytes of this process that a solver needs in addition to the rows, as far as they grow with the classes."""
     pairs, (n_weights, n_parts) = len(problem.labels) * problem.n_classes, problem.shape
     weights, size = n_weights * n_parts, problem.dtype.itemsize
     solver = _first_of_auto(problem) if solver == "auto" else solver
@@ -115,28 +105,10 @@ def solve(
     seed: int = 0,
     below: Matrix | None = None,
 ) -> SoftmaxSolution:
-    """Solve a problem with a given solver.
+    """Solve a problem with a solver whose `NEEDS` the engine meets (see `choose_solver`).
 
-    Parameters
-    ----------
-    problem : SoftmaxProblem
-    solver : {"auto", "lc", "dm", "admm", "lbfgs"}
-        One whose `NEEDS` the engine meets (see `choose_solver`).
-    monitor : Monitor
-    engine : Engine
-    seed : int
-        Seed of the order in which rows are visited, for solvers with a random order.
-    below : ndarray of shape (n_weights,), optional
-        Threshold per feature: only larger weights are gathered from remote shards, as a sparse matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.engine import ThreadEngine
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> monitors = {name: Monitor(1e-6, 100) for name in SOLVERS}
-    >>> [solve(problem, name, monitor, ThreadEngine()).converged for name, monitor in monitors.items()]
-    [True, True, True, True, True]
+    `seed` is that of the order in which rows are visited, for solvers with a random order. With `below`, a threshold
+    per feature, only larger weights are gathered from remote shards, as a sparse matrix.
     """
     n_samples, n_weights = problem.X.shape
     advice = "Use a tol of at least 1e-6 (single precision), fewer features (for text: a larger min_df)"

@@ -49,13 +49,7 @@ class Marginals(NamedTuple):
 
 
 def suits_blocks(n_nodes: int, n_weights: int) -> bool:
-    """Whether the blocks of all nodes are small enough to be efficient.
-
-    Examples
-    --------
-    >>> suits_blocks(100, 80), suits_blocks(100, 10_000)
-    (True, False)
-    """
+    """Whether the blocks of all nodes are small enough to be efficient."""
     few = n_weights <= _MAX_FEATURES and n_nodes <= _MAX_NODES
     return few and n_nodes * n_weights**2 <= _MAX_NUMBERS
 
@@ -63,24 +57,10 @@ def suits_blocks(n_nodes: int, n_weights: int) -> bool:
 def class_blocks(
     X: Matrix, curvature: Matrix, products: Matrix, engine: Engine, matters: float = _MATTERS
 ) -> Matrix:
-    """H_c of all classes, (n_classes, n_weights, n_weights).
+    """H_c of all classes, (n_classes, n_weights, n_weights), for the curvature of each row and class.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_weights)
-    curvature : ndarray of shape (n_samples, n_classes)
-    products : ndarray of shape (n_weights, n_weights)
-        Mean of x x' over the rows.
-    engine : Engine
-    matters : float
-        Rows with more than this times the mean curvature enter one by one; 0 for all rows.
-
-    Examples
-    --------
-    >>> from arbora.core.engine import SerialEngine
-    >>> X = np.array([[1.0], [2.0]])
-    >>> class_blocks(X, np.array([[0.1, 0.0], [0.1, 0.2]]), X.T @ X / 2, SerialEngine()).ravel()
-    array([0.5, 0.5])
+    `products` is the mean of x x' over the rows. Rows with more than `matters` times the mean curvature of a class
+    enter one by one; 0 for all rows.
     """
 
     def block(c: int) -> Matrix:
@@ -93,17 +73,10 @@ def class_blocks(
 
 
 class TreeBlocks:
-    """The inverse of T + H with blocks of the classes on the diagonal of H.
+    """The inverse of T + H with blocks (n_classes, n_weights, n_weights) of the classes on the diagonal of H.
 
-    Parameters
-    ----------
-    parent : ndarray of int, parents before their children
-    class_node : ndarray of int
-    precision : ndarray of shape (n_nodes, 1) or (n_nodes, n_weights)
-    blocks : ndarray of shape (n_classes, n_weights, n_weights)
+    Parents come before their children; `precision` is (n_nodes, 1) or (n_nodes, n_weights).
 
-    Examples
-    --------
     >>> blocks = TreeBlocks(np.array([-1, 0]), np.array([1]), np.ones((2, 1)), np.full((1, 1, 1), 0.5))
     >>> blocks.solve(np.array([[1.0]]))  # 1 / (1/2 + 1/2), since K is 2
     array([[1.]])

@@ -51,25 +51,13 @@ class Local(NamedTuple):
 
 
 def curvature(width: Array) -> Array:
-    """Twice l(x): the curvature of the bound.
-
-    Examples
-    --------
-    >>> curvature(np.array([0.0, 2.0])).round(6)
-    array([0.25    , 0.190399])
-    """
+    """Twice l(x): the curvature of the bound."""
     safe = np.maximum(width, _SMALL)
     return np.asarray(np.where(width < _SMALL, 0.25 - width**2 / 48, np.tanh(safe / 2) / (2 * safe)))
 
 
 def log_2cosh_half(width: Array) -> Array:
-    """Compute f(x) = log(2 cosh(x/2)) for x >= 0.
-
-    Examples
-    --------
-    >>> log_2cosh_half(np.array([0.0, 1000.0]))
-    array([  0.69314718, 500.        ])
-    """
+    """Compute f(x) = log(2 cosh(x/2)) for x >= 0."""
     return np.asarray(width / 2 + np.log1p(np.exp(-width)))
 
 
@@ -89,21 +77,10 @@ def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
 
 
 def local_step(mean: Array, variance: Array, shift: Array | None, n_steps: int = 3) -> Local:
-    """Best local parameters for scores with given means and variances.
+    """Best local parameters for scores with given means and variances (n_rows, n_classes).
 
-    Parameters
-    ----------
-    mean, variance : ndarray of shape (n_rows, n_classes)
-    shift : ndarray of shape (n_rows,) or None
-        Where to start; None for the logistic likelihood, which has no shift.
-    n_steps : int
-        Maximum number of steps towards the best shift; none of them lowers the bound.
-
-    Examples
-    --------
-    >>> local = local_step(np.array([[0.0, 0.0, 0.0]]), np.zeros((1, 3)), np.zeros(1), n_steps=20)
-    >>> bool(np.isclose(-local.value[0] - 0.0, 3 * np.log(3 / 2) + np.log(2)))  # the best b is log 2
-    True
+    `shift` (n_rows,) is where to start; None for the logistic likelihood, which has no shift. None of at most
+    `n_steps` steps towards the best shift lowers the bound.
     """
     if shift is None:
         zero = np.zeros(len(mean))
@@ -119,14 +96,6 @@ def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
 
     In the gradient of the bound they take the place of the softmax probabilities in that of the likelihood. At the
     best b they sum to 1.
-
-    Examples
-    --------
-    >>> mean, variance = np.array([[1.0, 0.0, -1.0]]), np.full((1, 3), 0.5)
-    >>> local = local_step(mean, variance, np.zeros(1), n_steps=20)
-    >>> proba = bound_probabilities(mean, variance, local)
-    >>> proba.round(2), round(float(proba.sum()), 9)
-    (array([[0.54, 0.31, 0.15]]), 1.0)
     """
     x, distance = np.maximum(local.width, TINY), mean - local.shift[:, None]
     # The smaller of p and 1 - p, without the cancellation of the formula above.
@@ -159,18 +128,10 @@ def _pair_products(columns: Array, first: int, stop: int) -> Array:
 
 
 def weighted_grams(columns: Array, weight: Array) -> Array:
-    """Compute X' diag(weight_n) X for every class n, packed.
+    """Compute X' diag(weight_n) X for every class n, as upper triangles, packed row by row.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_features, n_rows)
-        The rows X, transposed.
-    weight : ndarray of shape (n_rows, n_classes)
-
-    Returns
-    -------
-    ndarray of shape (n_features (n_features + 1) / 2, n_classes)
-        Upper triangles, row by row.
+    `columns` (n_features, n_rows) is X', `weight` is (n_rows, n_classes), the result (n_features (n_features + 1) /
+    2, n_classes).
     """
     n_features = len(columns)
     packed = np.empty((n_features * (n_features + 1) // 2, weight.shape[1]))
@@ -196,13 +157,6 @@ def unpack_symmetric(packed: Array, n_features: int) -> Array:
 
 
 def pack_symmetric(matrices: Array) -> Array:
-    """Upper triangles with doubled off-diagonals, one column per matrix, so that x'Ax is a product with the pairs.
-
-    Examples
-    --------
-    >>> A = np.array([[[2.0, 1.0], [1.0, 3.0]]])
-    >>> quadratic_forms(np.array([[1.0], [-1.0]]), pack_symmetric(A))
-    array([[3.]])
-    """
+    """Upper triangles with doubled off-diagonals, one column per matrix, so that x'Ax is a product with the pairs."""
     i, j = np.triu_indices(matrices.shape[1])
     return np.ascontiguousarray((matrices[:, i, j] * np.where(i == j, 1.0, 2.0)).T)

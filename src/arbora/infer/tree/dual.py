@@ -84,16 +84,7 @@ class DualSolution(NamedTuple):
 
 
 def dual_memory(problem: MapProblem, n_seen: int, itemsize: int, engine: Engine) -> int:
-    """Bytes of a fit in the dual for `n_seen` features that occur, without rows and results.
-
-    Examples
-    --------
-    >>> from arbora.core.engine import SerialEngine
-    >>> X, Y = sp.csr_array((100, 500)), sp.csr_array((100, 2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), likelihood="logistic")
-    >>> dual_memory(problem, 50, 8, SerialEngine()) >= 100 * 2 * (8 + 5)  # a multiplier for each pair
-    True
-    """
+    """Bytes of a fit in the dual for `n_seen` features that occur, without rows and results."""
     n_samples, n_classes = problem.X.shape[0], len(problem.class_node)
     paths = paths_up(problem.parent, problem.class_node)
     layout = lay_out(_factor(paths[:, order_of_tree(paths)], np.ones(len(problem.parent))))
@@ -107,15 +98,7 @@ def dual_memory(problem: MapProblem, n_seen: int, itemsize: int, engine: Engine)
 
 
 def suits_dual(problem: MapProblem) -> bool:
-    """Whether a problem suits dual coordinate descent: sparse rows, many features, independent classes.
-
-    Examples
-    --------
-    >>> X, Y = sp.csr_array((1, 500)), sp.csr_array((1, 1))
-    >>> problem = MapProblem(X, Y, None, np.array([-1]), np.array([0]), np.ones(1), likelihood="logistic")
-    >>> suits_dual(problem), suits_dual(problem._replace(likelihood="softmax"))
-    (True, False)
-    """
+    """Whether a problem suits dual coordinate descent: sparse rows, many features, independent classes."""
     few = suits_blocks(len(problem.parent), problem.n_weights)
     return (
         problem.likelihood == "logistic"
@@ -128,8 +111,6 @@ def suits_dual(problem: MapProblem) -> bool:
 def paths_up(parent: Matrix, class_node: Matrix) -> Ints:
     """Nodes above each class, itself first, one column per class; -1 above the roots.
 
-    Examples
-    --------
     >>> paths_up(np.array([-1, 0, 0, 2]), np.array([1, 3]))
     array([[ 1,  3],
            [ 0,  2],
@@ -143,13 +124,7 @@ def paths_up(parent: Matrix, class_node: Matrix) -> Ints:
 
 
 def order_of_tree(paths: Ints) -> Ints:
-    """Order of the classes in which the classes below any node are consecutive.
-
-    Examples
-    --------
-    >>> order_of_tree(np.array([[3, 2, 4], [1, 0, 1], [0, -1, 0]]))
-    array([0, 2, 1])
-    """
+    """Order of the classes in which the classes below any node are consecutive."""
     depth = (paths >= 0).sum(axis=0) - 1
     from_root = np.full_like(paths, -1)
     steps, classes = np.nonzero(paths >= 0)
@@ -165,28 +140,7 @@ def _factor(paths: Ints, precision: Matrix) -> sp.csc_array:
 
 
 class TreeDual:
-    """A problem that is solved for several precisions of its nodes.
-
-    Parameters
-    ----------
-    problem : MapProblem
-        One that `suits_dual`. Its own precisions are not used.
-    engine : Engine
-    dtype : dtype
-        Working precision.
-
-    Examples
-    --------
-    A root with two leaves:
-
-    >>> from arbora.engine import ThreadEngine
-    >>> X, Y = sp.csr_array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> dual = TreeDual(problem, ThreadEngine())
-    >>> dual.weights(dual.solve(np.ones(3), tol=1e-8))[1:].round(2)
-    array([[ 0.71],
-           [-0.71]])
-    """
+    """A problem that `suits_dual`, solved for several precisions of its nodes; its own precisions are not used."""
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         self.problem, self.engine = problem, engine
@@ -239,17 +193,10 @@ class TreeDual:
         tol: float = 1e-3,
         max_iter: int = 1000,
     ) -> DualSolution:
-        """Find the maximum a posteriori weights for given precisions of the nodes.
+        """Find the maximum a posteriori weights for given precisions of the nodes, to the relative duality gap `tol`.
 
-        Parameters
-        ----------
-        precision : ndarray of shape (n_nodes,)
-        start : list of Multipliers, optional
-            Multipliers of a solution for other precisions, which is not used any more.
-        tol : float
-            Relative duality gap at which to stop.
-        max_iter : int
-            Maximum number of rounds over all rows and classes.
+        `start` holds the multipliers of a solution for other precisions, which is not used any more. A round visits
+        all rows and classes.
         """
         factor = _factor(self.paths[:, self.order], precision)
         coupled = self._joint(factor).solve(tol=tol, max_iter=max_iter, multipliers=start)
@@ -327,25 +274,7 @@ class SparseTree(NamedTuple):
 
 
 class DualPosterior:
-    """Moments and models from a solution in the dual.
-
-    Parameters
-    ----------
-    dual : TreeDual
-
-    Examples
-    --------
-    A root with two leaves:
-
-    >>> from arbora.engine import ThreadEngine
-    >>> from arbora.infer.tree.problem import MapProblem
-    >>> X, Y = sp.csr_array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> dual = TreeDual(problem, ThreadEngine())
-    >>> found = dual.solve(np.ones(3), tol=1e-8)
-    >>> DualPosterior(dual).moments(found).squares.round(2)
-    array([0.  , 0.51, 0.51])
-    """
+    """Moments and models from a solution in the dual."""
 
     def __init__(self, dual: TreeDual) -> None:
         self.dual, rows = dual, dual.rows

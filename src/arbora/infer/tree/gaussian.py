@@ -95,8 +95,6 @@ class Gammas(NamedTuple):
 def tree_levels(parent: Ints) -> tuple[Ints, ...]:
     """Nodes by depth, roots first. In `parent`, parents come before their children.
 
-    Examples
-    --------
     >>> tree_levels(np.array([-1, 0, 0, 1]))
     (array([0]), array([1, 2]), array([3]))
     """
@@ -110,17 +108,8 @@ def tree_levels(parent: Ints) -> tuple[Ints, ...]:
 def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
     """Validate parents and leaves, and compute the levels.
 
-    Parameters
-    ----------
-    parent : array-like of int of shape (n_nodes,)
-        Parents before children; -1 for roots.
-    leaves : array-like of int of shape (n_classes,)
-        Node of each class. Exactly the nodes without children.
-
-    Examples
-    --------
-    >>> make_tree([-1, 0, 0, 1, 1], [2, 3, 4]).levels
-    (array([0]), array([1, 2]), array([3, 4]))
+    In `parent`, parents come before their children, and roots have -1. `leaves` are the nodes of the classes: exactly
+    those without children.
     """
     up, ends = np.asarray(parent, np.int64), np.asarray(leaves, np.int64)
     if up.ndim != 1 or not up.size or (up >= np.arange(up.size)).any() or (up < -1).any():
@@ -136,8 +125,6 @@ def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
 def share_precisions(tree: Tree, model: str) -> Sharing:
     """Assign a precision to every node but the roots, as in the models M1, M2 and M3.
 
-    Examples
-    --------
     >>> tree = make_tree([-1, 0, 0, 1, 1], [2, 3, 4])
     >>> share_precisions(tree, "M1").group, share_precisions(tree, "M3").group
     (array([-1,  0,  0,  1,  1]), array([-1,  0,  1,  2,  3]))
@@ -159,12 +146,7 @@ def sum_to_groups(sharing: Sharing, values: Array) -> Array:
 
 
 def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int) -> Array:
-    """Compute the expected precision of every weight of every node around its parent's, around w0 for roots.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, n_weights)
-    """
+    """Expected precision of every weight of every node around its parent's, around w0 for roots: (n_nodes, n_weights)."""
     inside = sharing.group >= 0
     precision = np.empty((len(inside), n_weights))
     precision[inside] = gammas.mean[sharing.group[inside]]
@@ -173,13 +155,7 @@ def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int
 
 
 def posterior_precisions(parent: Ints, precision: Array) -> Array:
-    """Add the precisions of the children to those of each node: the prior's part of every Psi_n^-1.
-
-    Examples
-    --------
-    >>> posterior_precisions(np.array([-1, 0, 0]), np.array([[1.0], [2.0], [3.0]])).ravel()
-    array([6., 2., 3.])
-    """
+    """Add the precisions of the children to those of each node: the prior's part of every Psi_n^-1."""
     total = precision.copy()
     inside = parent >= 0
     np.add.at(total, parent[inside], precision[inside])
@@ -189,26 +165,8 @@ def posterior_precisions(parent: Ints, precision: Array) -> Array:
 def squared_deviations(tree: Tree, sharing: Sharing, mu: Matrix, variance: Matrix) -> Array:
     """Compute the expected squared deviations of weights from those of the parents, zero for roots.
 
-    Parameters
-    ----------
-    mu, variance : ndarray of shape (n_nodes, n_weights)
-        Means, and diagonals of the covariances.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, n_weights), or (n_nodes, 1)
-        Summed over the weights unless there is a precision for each weight.
-
-    Examples
-    --------
-    >>> tree = make_tree([-1, 0], [1])
-    >>> mu, variance = np.array([[0.0, 0.0], [1.0, 2.0]]), np.full((2, 2), 0.5)
-    >>> squared_deviations(tree, share_precisions(tree, "M2"), mu, variance)
-    array([[0., 0.],
-           [2., 5.]])
-    >>> squared_deviations(tree, share_precisions(tree, "M3"), mu, variance)
-    array([[0.],
-           [7.]])
+    `mu` and `variance` (n_nodes, n_weights) are means and diagonals of the covariances. The result has the same
+    shape, or (n_nodes, 1), the sums over the weights, unless there is a precision for each weight.
     """
     n_weights = mu.shape[1]
     deviation = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
@@ -225,16 +183,7 @@ def squared_deviations(tree: Tree, sharing: Sharing, mu: Matrix, variance: Matri
 
 
 def update_gammas(sharing: Sharing, prior: Gammas, deviation: Array, n_weights: int) -> Gammas:
-    """Distributions of the precisions that maximise the bound, given the squared deviations.
-
-    Examples
-    --------
-    >>> tree = make_tree([-1, 0, 0], [1, 2])
-    >>> sharing = share_precisions(tree, "M1")
-    >>> prior = Gammas(np.array([[1.0]]), np.array([[2.0]]))
-    >>> update_gammas(sharing, prior, np.array([[0.0], [1.0], [3.0]]), n_weights=1)
-    Gammas(shape=array([[2.]]), rate=array([[4.]]))
-    """
+    """Distributions of the precisions that maximise the bound, given the squared deviations."""
     n_nodes = np.bincount(sharing.group[sharing.group >= 0], minlength=len(sharing.owner))
     shape = prior.shape + (n_nodes * (1 if sharing.by_weight else n_weights) / 2)[:, None]
     return Gammas(
@@ -247,10 +196,7 @@ def prior_bound(
 ) -> float:
     """Compute the expectation of log p(W | a) under q, with its constants.
 
-    Parameters
-    ----------
-    mu, variance : ndarray of shape (n_nodes, n_weights)
-        Means, and diagonals of the covariances.
+    `mu` and `variance` (n_nodes, n_weights) are means and diagonals of the covariances.
     """
     inside = tree.has_parent
     n_weights = mu.shape[1]

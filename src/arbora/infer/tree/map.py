@@ -68,10 +68,9 @@ from arbora.kernels.linear.trees import rows_times_covariance, sweep_logistic_tr
 #
 # With the precisions that text has, Newton's method alone takes most of its steps on the way from base rates to the
 # neighbourhood of the optimum. A few sweeps of coordinate ascent in the dual get there at the cost of a few
-# products (`kernels.linear.trees`). The dual is soon near its optimum; the
-# weights lag behind, and Newton's method ends in a few steps what sweeps alone do slowly. On the Python
-# documentation (5,644 rows, 9,496 features, 405 classes, precisions of the prior), objective and processor seconds
-# of one thread:
+# products (`kernels.linear.trees`). The dual is soon near its optimum; the weights lag behind, and Newton's method
+# ends in a few steps what sweeps alone do slowly. On the Python documentation (5,644 rows, 9,496 features, 405
+# classes, precisions of the prior), objective and processor seconds of one thread:
 #
 #     softmax                12 sweeps     119.3 in 1.4 s        then 33 products     97.4 in 3.4 s
 #     independent classes    17 sweeps     201.4 in 2.0 s        then 88 products    148.9 in 7.8 s
@@ -94,13 +93,6 @@ def suits_sweeps(problem: MapProblem) -> bool:
     """Whether the dual gives a start: sparse rows, many features, one precision per node.
 
     A softmax needs one class per row; independent classes need roots with mean zero.
-
-    Examples
-    --------
-    >>> X, Y = sp.csr_array((1, 500)), sp.csr_array([[1.0, 1.0]])
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3))
-    >>> suits_sweeps(problem), suits_sweeps(problem._replace(likelihood="logistic"))
-    (False, True)
     """
     Y = problem.Y
     one_class = (np.diff(Y.indptr) == 1).all()
@@ -114,34 +106,11 @@ def suits_sweeps(problem: MapProblem) -> bool:
 
 
 class TreeSweeps:
-    """Coordinate ascent in the dual of a softmax, or of independent classes, over a tree.
+    """Coordinate ascent in the dual of a softmax, or of independent classes, over a tree; see `suits_sweeps`.
 
-    Parameters
-    ----------
-    problem : MapProblem
-        With one precision per node; see `suits_sweeps`.
-    engine : Engine
-        For products; sweeps are sequential.
-    dtype : dtype
-        Working precision.
-
-    Attributes
-    ----------
-    W : ndarray of shape (n_seen, n_classes)
-        Weights of the classes, as deviations from the mean of the roots, for the features that occur.
-    L : ndarray of shape (n_samples, n_classes)
-        Logarithms of the distributions of the rows (softmax), or logits of the probabilities (logistic).
-
-    Examples
-    --------
-    >>> from arbora.engine import ThreadEngine
-    >>> X, Y = sp.csr_array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), bias=0.0)
-    >>> sweeps = TreeSweeps(problem, ThreadEngine(), np.float64)
-    >>> for _ in range(20):
-    ...     objective, gap = sweeps.sweep()
-    >>> sweeps.W.round(2)
-    array([[ 0.5, -0.5]])
+    `W` (n_seen, n_classes) holds the weights of the classes, as deviations from the mean of the roots, for the
+    features that occur. `L` (n_samples, n_classes) holds the logarithms of the distributions of the rows (softmax),
+    or the logits of the probabilities (logistic). Products run on the engine; sweeps are sequential.
     """
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float32, seed: int = 0) -> None:
@@ -227,21 +196,13 @@ class TreeSweeps:
 
 
 def sweep_start(problem: MapProblem, engine: Engine) -> Matrix:
-    """Weights (n_nodes, n_weights) near the optimum; only those of the classes are set, others are zero.
-
-    Parameters
-    ----------
-    problem : MapProblem
-        One that `suits_sweeps`.
-    engine : Engine
-    """
+    """Weights (n_nodes, n_weights) near the optimum; only those of the classes are set, others are zero."""
     sweeps = TreeSweeps(problem, engine)
     sweeps.run()
     return sweeps.weights()
 
 
-# --- Maximum a posteriori weights of all nodes of a tree of classes, for hierarchical Bayesian logistic regression
-# ---
+# --- Maximum a posteriori weights of all nodes --------------------------------------------------------------
 
 
 _MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few
@@ -269,15 +230,7 @@ class Point(NamedTuple):
 
 
 def count_numbers(problem: MapProblem, n_seen: int) -> int:
-    """Numbers that Newton's method stores for `n_seen` features that occur.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> X, Y = sp.csr_array((100, 50)), sp.csr_array((100, 2))
-    >>> count_numbers(MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3)), 51)
-    2028
-    """
+    """Numbers that Newton's method stores for `n_seen` features that occur."""
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
     numbers: int = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
@@ -288,16 +241,7 @@ def count_numbers(problem: MapProblem, n_seen: int) -> int:
 
 
 def newton_memory(problem: MapProblem, itemsize: int) -> int:
-    """Bytes of a fit by Newton's method, with the sweeps before it and the Laplace variances after it.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> X, Y = sp.csr_array((100, 50)), sp.csr_array((100, 2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3))
-    >>> newton_memory(problem, 8) >= 8 * count_numbers(problem, 1)  # only the bias occurs
-    True
-    """
+    """Bytes of a fit by Newton's method, with the sweeps before it and the Laplace variances after it."""
     X, n_classes, n_nodes = problem.X, len(problem.class_node), len(problem.parent)
     sparse = sp.issparse(X)
     n_seen = problem.n_weights
@@ -322,8 +266,6 @@ def _is_small(problem: MapProblem, n_weights: int) -> bool:
 def suits_single(problem: MapProblem) -> bool:
     """Whether single precision is worth it, and precisions are far from its limits.
 
-    Examples
-    --------
     >>> import numpy as np, scipy.sparse as sp
     >>> X, Y = sp.csr_array((1, 500)), sp.csr_array((1, 1))
     >>> problem = MapProblem(X, Y, None, np.array([-1]), np.array([0]), np.ones(1))
@@ -336,15 +278,7 @@ def suits_single(problem: MapProblem) -> bool:
 
 
 class MapObjective:
-    """The objective over the features that occur, with its derivatives and preconditioner, for `newton_cg`.
-
-    Parameters
-    ----------
-    problem : MapProblem
-    engine : Engine
-    dtype : dtype
-        Working precision.
-    """
+    """The objective over the features that occur, with its derivatives and preconditioner, for `newton_cg`."""
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         X, self.seen = seen_features(problem)
@@ -442,39 +376,15 @@ def solve_map(
 ) -> MapSolution:
     """Find the maximum a posteriori weights of all nodes.
 
-    Parameters
-    ----------
-    problem : MapProblem
-    start : ndarray of shape (n_nodes, n_weights), optional
-        Where to begin: the weights of another solution, possibly for other precisions. Only classes matter.
-    tol : float
-        Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`; or a share of
-        the objective, see `by_objective`.
-    max_iter : int
-        Maximum number of Newton steps.
-    engine : Engine
-    dtype : dtype
-        Working precision. Single precision needs half the time and memory; see `suits_single`.
-    by_objective : bool
-        True to stop instead when two estimates of the remaining decrease are at most `tol` times the objective:
-        `MapObjective.expected_decrease` and, after the first step, the decrease that the quadratic model expected of
-        the last step. Neither is a bound: with strongly correlated features the rest can be several times `tol`. With
-        an infinite `tol` no step is taken: the solution is the better one of the start and `root_mean`, with its
-        objective.
-    progress : Progress, optional
+    `start` (n_nodes, n_weights) are the weights of another solution, possibly for other precisions; only those of
+    classes matter. The fit stops where the norm of the gradient is at most `tol` times its norm where all weights are
+    `root_mean`. Single precision needs half the time and memory; see `suits_single`.
 
-    Examples
-    --------
-    A root with two leaves:
-
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.engine import ThreadEngine
-    >>> X, Y = np.array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), bias=0.0)
-    >>> solution = solve_map(problem, engine=ThreadEngine())
-    >>> solution.weights[1:].round(2), solution.converged
-    (array([[ 0.5],
-           [-0.5]]), True)
+    With `by_objective` it stops instead when two estimates of the remaining decrease are at most `tol` times the
+    objective: `MapObjective.expected_decrease` and, after the first step, the decrease that the quadratic model
+    expected of the last step. Neither is a bound: with strongly correlated features the rest can be several times
+    `tol`. With an infinite `tol` no step is taken: the solution is the better one of the start and `root_mean`, with
+    its objective.
     """
     check_problem(problem)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
@@ -522,29 +432,10 @@ def _minimise(
 
 
 def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | None = None) -> Matrix:
-    """Variances of the weights of all nodes, each given all others: a Laplace approximation with a diagonal.
+    """Variances (n_nodes, n_weights) of the weights, each given all others: a Laplace approximation with a diagonal.
 
-    The inverse of the sum of the precision of a node, those of its children, and, if the node has a class c,
-    sum_i r_i x_ij^2 p_ic (1 - p_ic).
-
-    Parameters
-    ----------
-    problem : MapProblem
-    weights : ndarray of shape (n_nodes, n_weights)
-        Maximum a posteriori weights.
-    engine : Engine, optional
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, n_weights)
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> laplace_diagonal(problem, np.zeros((3, 1))).ravel()  # 1/3, 1 / (1 + 4/4)
-    array([0.33333333, 0.5       , 0.5       ])
+    The inverse of the sum of the precision of a node, those of its children, and, if the node has a class c, sum_i
+    r_i x_ij^2 p_ic (1 - p_ic), at the maximum a posteriori weights.
     """
     rows, P, seen = _at_weights(problem, weights, engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
@@ -563,19 +454,6 @@ def laplace_marginals(
 
     The posterior of all weights is approximated by a Gaussian with the precision of the tree plus, for a class c, the
     block sum_i r_i p_ic (1 - p_ic) x_i x_i'. With softmax this ignores the terms that couple the classes.
-
-    Parameters
-    ----------
-    problem, weights, engine
-        As for `laplace_diagonal`.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
-    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> laplace_marginals(problem, np.zeros((3, 1))).variance.ravel()  # 1 / (3 - 2/2), 1/2 + 1/2^2 of it
-    array([0.5  , 0.625, 0.625])
     """
     if not _is_small(problem, problem.n_weights):
         return None

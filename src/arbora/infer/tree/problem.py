@@ -2,17 +2,16 @@
 
 The modules of this package:
 
-    problem       the problem: `TreeProblem` with unknown precisions, `MapProblem` with given ones
+    problem       the problem: `TreeProblem` with unknown precisions, `MapProblem` with given ones; the prior of the
+                  classes alone, with inner nodes eliminated feature by feature
     gaussian      the prior: Gaussians around the parent, gamma distributions of the precisions, their bounds
     bouchard      quadratic bounds of the likelihoods under Gaussian scores
-    row_passes    the bounds, summed over the rows
     blocks        elimination of the tree with a block of features at every node, for few features
-    variational   variational inference: coordinate ascent over all factors of q
-    prior         the prior of the classes alone: inner nodes eliminated, feature by feature
-    start         weights near the optimum for it by sweeps in the dual: sparse rows
-    map           maximum a posteriori weights by Newton's method, and Laplace variances
-    dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or features
-    dual_posterior    moments, variances and sparse weights of its solution, block by block
+    variational   the bounds, summed over the rows; variational inference by coordinate ascent over all factors of q
+    map           maximum a posteriori weights by Newton's method, from sweeps in the dual for sparse rows; Laplace
+                  variances
+    dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or features;
+                  moments, variances and sparse weights of its solution, block by block
 
 `arbora.infer.likelihood` has the likelihoods themselves, with two derivatives.
 """
@@ -38,34 +37,20 @@ def _n_weights(X: Any, bias: float) -> int:
 class MapProblem(NamedTuple):
     """Rows with labels, a tree, and precisions. Classes may be on inner nodes.
 
-    Parameters
-    ----------
-    X : CSR array or ndarray of shape (n_samples, n_features)
-        Without a column for the bias.
-    Y : CSR array of shape (n_samples, n_classes)
-        1 where a row has a class; with "softmax" usually one class per row.
-    row_weight : ndarray of shape (n_samples,) or None
-    parent : ndarray of int, shape (n_nodes,)
-        Parent of each node, -1 for roots; parents come before their children.
-    class_node : ndarray of int, shape (n_classes,)
-        Node of each class: leaves or inner nodes, all different.
-    precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
-        Of the weights of a node around those of its parent, and of a root around `root_mean`.
-    root_mean : float or ndarray of shape (n_weights,)
-    likelihood : {"softmax", "logistic"}
-    bias : float
-        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features if the bias is 0.
+    `precision` is that of the weights of a node around those of its parent, and of a root around `root_mean`.
     """
 
-    X: Any
-    Y: sp.csr_array
+    X: Any  # CSR or dense, (n_samples, n_features), without a column for the bias
+    Y: (
+        sp.csr_array
+    )  # (n_samples, n_classes), 1 where a row has a class; with "softmax" usually one class per row
     row_weight: Matrix | None
-    parent: NDArray[np.integer[Any]]
-    class_node: NDArray[np.integer[Any]]
-    precision: Matrix
-    root_mean: Any = 0.0
-    likelihood: str = "softmax"
-    bias: float = 1.0
+    parent: NDArray[np.integer[Any]]  # -1 for roots; parents come before their children
+    class_node: NDArray[np.integer[Any]]  # node of each class: leaves or inner nodes, all different
+    precision: Matrix  # (n_nodes,) or (n_nodes, n_weights)
+    root_mean: Any = 0.0  # a number or one for each weight
+    likelihood: str = "softmax"  # or "logistic"
+    bias: float = 1.0  # value of a constant feature, the last one, which adds a weight; 0 for none
 
     @property
     def n_weights(self) -> int:
@@ -104,16 +89,7 @@ class TreeProblem(NamedTuple):
 
 
 def check_problem(problem: MapProblem) -> None:
-    """Raise a ValueError if the fields of a problem do not fit together.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> check_problem(MapProblem(np.ones((1, 2)), sp.csr_array([[1.0]]), None, [-1], [0], np.ones(3)))
-    Traceback (most recent call last):
-    ...
-    ValueError: precision has shape (3,): it must be (1,) or (1, 3), one for each node, or for each node and weight.
-    """
+    """Raise a ValueError if the fields of a problem do not fit together."""
     n_nodes, n_weights = len(problem.parent), problem.n_weights
     parent, class_node = np.asarray(problem.parent), np.asarray(problem.class_node)
     precision = np.asarray(problem.precision)
@@ -193,20 +169,8 @@ _FEATURES = 16 * WIDTH  # per task
 class TreePrior:
     """Products with the covariance of the weights of the classes of a tree, and their inverses.
 
-    Parameters
-    ----------
-    parent : ndarray of int
-        Parent of each node, -1 for roots; parents come before their children.
-    class_node : ndarray of int
-        Node of each class, all different.
-    precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
-    engine : Engine
-    dtype : dtype
-        Of the weights.
-
-    Examples
-    --------
-    A root with two leaves, which are the classes:
+    `parent`, `class_node` and `precision` are those of a `MapProblem`. For a root with two leaves, which are the
+    classes:
 
     >>> import numpy as np
     >>> from arbora.engine import ThreadEngine

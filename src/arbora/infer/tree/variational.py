@@ -68,13 +68,7 @@ class Quadratic(NamedTuple):
 
 
 class RowPasses:
-    """The rows in chunks, transposed, with the bias as the last feature.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-    engine : Engine
-    """
+    """The rows in chunks, transposed, with the bias as the last feature."""
 
     def __init__(self, problem: TreeProblem, engine: Engine) -> None:
         self.X, self.Y, self.weight, self.engine = problem.X, problem.Y, problem.row_weight, engine
@@ -308,13 +302,7 @@ def _prior_bound(problem: TreeProblem, posterior: _Global) -> float:
 
 
 class VariationalTree:
-    """The state of q, and the iteration that improves it.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-    engine : Engine
-    """
+    """The state of q, and the iteration that improves it."""
 
     def __init__(self, problem: TreeProblem, engine: Engine) -> None:
         self.problem, self.rows = problem, RowPasses(problem, engine)
@@ -379,34 +367,7 @@ def fit_tree(
     max_iter: int = 200,
     progress: Progress | None = None,
 ) -> TreeFit:
-    """Iterate until the relative change of the lower bound is small.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-    engine : Engine
-    tol : float
-        Relative change of the lower bound at which to stop.
-    max_iter : int
-    progress : Progress, optional
-
-    Returns
-    -------
-    TreeFit
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.engine import ThreadEngine
-    >>> from arbora.infer.tree.gaussian import make_tree, share_precisions
-    >>> tree = make_tree([-1, 0, 0], [1, 2])
-    >>> sharing = share_precisions(tree, "M3")
-    >>> X, Y = np.array([[1.0], [-1.0]]), sp.csr_array(np.eye(2))
-    >>> prior = Gammas(np.ones((2, 1)), np.ones((2, 1)))
-    >>> fit = fit_tree(TreeProblem(X, Y, np.ones(2), tree, sharing, prior), ThreadEngine())
-    >>> fit.converged, bool((np.diff(fit.lower_bounds) > -1e-12).all())
-    (True, True)
-    """
+    """Iterate until the relative change of the lower bound is at most `tol`."""
     n_samples, n_classes = problem.Y.shape
     require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.n_weights)
     monitor, done, tiny = Monitor(tol, max_iter, progress), False, TINY
