@@ -12,7 +12,7 @@ NIPS; S. Gopal 2014, thesis, chapter 2.) The gamma priors are computed from the 
 cross-validation.
 
 The posterior is found by variational inference with full covariances (`infer.tree.variational`) or, for many features
-or classes, by partial MAP (`partial_map`). Errata of the papers are noted where the formulas are computed.
+or classes, by partial MAP (`map`). Errata of the papers are noted where the formulas are computed.
 """
 
 from __future__ import annotations

@@ -52,9 +52,8 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
             total += p.sum(axis=1)
             steep += (p * (1 - p)).sum(axis=1)
         low, high = np.where(total >= 0, a, low), np.where(total <= 0, a, high)
-        with np.errstate(
-            over="ignore"
-        ):  # where the sum is flat, the step is too long and replaced by a bisection
+        # Where the sum is flat, the step is too long and replaced by a bisection.
+        with np.errstate(over="ignore"):
             new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
         new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
         done = np.abs(new - a) <= 4 * np.finfo(a.dtype).eps * np.maximum(np.abs(a), 1)

@@ -45,11 +45,13 @@ _ROWS_PER_CHUNK = 1024  # dense rows of a product
 class SoftmaxProblem(NamedTuple):
     """Rows with one class each, and the shares of the classes in common parts."""
 
+    # CSR or dense, (n_samples, n_weights), in the working precision; the last column is the constant feature of the
+    # bias, if there is a bias.
     X: Any
     labels: NDArray[np.integer[Any]]
-    cost: Matrix
+    cost: Matrix  # (n_samples,), positive
     n_classes: int
-    factor: sp.csr_array | None = None
+    factor: sp.csr_array | None = None  # (n_parts, n_classes): shares of the classes; None for flat classes
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -10,8 +10,8 @@ The modules of this package:
     variational   the bounds, summed over the rows; variational inference by coordinate ascent over all factors of q
     map           maximum a posteriori weights by Newton's method, from sweeps in the dual for sparse rows; Laplace
                   variances
-    dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or features;
-                  moments, variances and sparse weights of its solution, block by block
+    dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or
+                  features; moments, variances and sparse weights of its solution, block by block
 
 `arbora.infer.likelihood` has the likelihoods themselves, with two derivatives.
 """
