@@ -434,8 +434,8 @@ def _minimise(
 def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | None = None) -> Matrix:
     """Variances (n_nodes, n_weights) of the weights, each given all others: a Laplace approximation with a diagonal.
 
-    The inverse of the sum of the precision of a node, those of its children, and, if the node has a class c, sum_i
-    r_i x_ij^2 p_ic (1 - p_ic), at the maximum a posteriori weights.
+    The inverse of the sum of the precision of a node, those of its children, and, if the node has a class c,
+    sum_i r_i x_ij^2 p_ic (1 - p_ic), at the maximum a posteriori weights.
     """
     rows, P, seen = _at_weights(problem, weights, engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
