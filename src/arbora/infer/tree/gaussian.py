@@ -146,7 +146,7 @@ def sum_to_groups(sharing: Sharing, values: Array) -> Array:
 
 
 def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int) -> Array:
-    """Compute the expected precision (n_nodes, n_weights) of every weight around its parent's, around w0 for roots."""
+    """Compute the expected precision (n_nodes, n_weights) of a weight around its parent's, around w0 for roots."""
     inside = sharing.group >= 0
     precision = np.empty((len(inside), n_weights))
     precision[inside] = gammas.mean[sharing.group[inside]]
