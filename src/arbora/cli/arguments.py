@@ -50,8 +50,6 @@ def share(text: str) -> float:
 def size(text: str) -> int | None:
     """Read a number of bytes, with K, M, G or T for powers of 1024; none: no limit.
 
-    Examples
-    --------
     >>> size("20G") == 20 * 2**30, size("none")
     (True, None)
     """
@@ -66,8 +64,6 @@ def size(text: str) -> int | None:
 def separator(text: str) -> str:
     r"""Read a separator of cells: one character, or tab, comma, semicolon, bar.
 
-    Examples
-    --------
     >>> separator("tab"), separator(";")
     ('\t', ';')
     """
@@ -328,13 +324,7 @@ TOPICS = ("topics", "tree", "over_time", "bins", "model", "starts", "jobs", "see
 
 
 def pick(arguments: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return those arguments of a verb that have one of these names.
-
-    Examples
-    --------
-    >>> pick({"language": "none", "seed": 0}, TEXT)
-    {'language': 'none'}
-    """
+    """Return those arguments of a verb that have one of these names."""
     return {name: arguments[name] for name in names if name in arguments}
 
 

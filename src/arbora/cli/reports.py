@@ -34,17 +34,7 @@ def to_json(value: Any) -> str:
 
 
 def shorten_tables(report: str, n_rows: int = MAX_ROWS) -> str:
-    r"""Keep the first rows of each table of a report.
-
-    Examples
-    --------
-    >>> print(shorten_tables("\n".join(["Name", "----", "a", "b", "c"]), 2))
-    Name
-    ----
-    a
-    b
-    ... and 1 more (--all prints all)
-    """
+    """Keep the first rows of each table of a report."""
     lines: list[str] = []
     n_left = n_more = 0  # rows of this table that can still be shown; rows that are not shown
     for line in [*report.split("\n"), ""]:

@@ -179,22 +179,7 @@ BUILT_IN = "python_docs"
 
 
 def print_data(name: str | None = None, as_json: bool = False) -> None:
-    """List the available data sets, or describe one of them.
-
-    Parameters
-    ----------
-    name : str, optional
-        ``"python_docs"``, or a name for `arbora.datasets.load`.
-    as_json : bool
-        Print JSON.
-
-    Examples
-    --------
-    >>> print_data()
-    built in:
-      python_docs
-    ...
-    """
+    """List the available data sets, or describe one: "python_docs", or a name for `arbora.datasets.load`."""
     if name is None:
         _print_names(as_json)
     else:
@@ -238,21 +223,11 @@ def _describe(data: Dataset, as_json: bool) -> None:
 def print_tree(
     file: str, format: str = "auto", depth: int = 2, children: int = 8, as_json: bool = False
 ) -> None:
-    r"""Print the size, the levels and the top of a hierarchy.
+    r"""Print the size, the levels and the top of a hierarchy, read as by `Hierarchy.read`.
 
-    Parameters
-    ----------
-    file : str
-        A file that `Hierarchy.read` reads.
-    format : str
-        As for `Hierarchy.read`.
-    depth, children : int
-        Levels to draw below the roots, and children to draw of each node.
-    as_json : bool
-        Print only size and levels, as JSON.
+    `depth` is the number of levels to draw below the roots, and `children` that of the children to draw of each node.
+    JSON has only size and levels.
 
-    Examples
-    --------
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "tree.tsv")
     >>> _ = file.write_text("news\tcomp\nnews\trec\n")
@@ -276,16 +251,7 @@ def print_tree(
 
 
 def level_table(hierarchy: Hierarchy) -> Table:
-    """Return the numbers of nodes and leaves by level; the roots are level 1.
-
-    Examples
-    --------
-    >>> print(level_table(Hierarchy.from_paths(["comp/os", "comp/ai", "misc"])))
-    Level  # Nodes  # Leaves
-    -----  -------  --------
-        1        2         1
-        2        2         2
-    """
+    """Return the numbers of nodes and leaves by level; the roots are level 1."""
     rows = [
         (level, len(nodes), int(hierarchy.is_leaf[nodes].sum()))
         for level, nodes in enumerate(hierarchy.levels, start=1)

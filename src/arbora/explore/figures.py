@@ -60,8 +60,6 @@ def _layout(figure: Any, *, x: str = "", y: str = "", **options: Any) -> Any:
 def plain(text: Any, length: int = _TITLE) -> str:
     """Escape and shorten a text of the user.
 
-    Examples
-    --------
     >>> plain("a <b> & c")
     'a &lt;b&gt; &amp; c'
     """
@@ -411,11 +409,6 @@ def remainders(parents: Ints, counts: Array) -> Array:
 
     Children divide the share of their parent in proportion to their counts. If their counts add up to more than that
     of the parent, as with documents of several labels, they are scaled.
-
-    Examples
-    --------
-    >>> remainders(np.array([-1, 0, 0]), np.array([4.0, 2.0, 1.0]))
-    array([0.25, 0.5 , 0.25])
     """
     inner = parents >= 0
     below = np.bincount(parents[inner], counts[inner], len(parents))

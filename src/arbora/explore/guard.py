@@ -29,49 +29,23 @@ _MAX_CLIENTS = 10_000  # addresses whose rates are remembered
 
 
 class Limits(NamedTuple):
-    """Limits of the server. A request that exceeds one is refused with a message that names it.
+    """Limits of the server. A request that exceeds one is refused with a message that names it."""
 
-    Attributes
-    ----------
-    document : int
-        Largest body of a request for one document, in bytes.
-    batch : int
-        Largest body of a batch, in bytes.
-    lines : int
-        Most lines of a batch.
-    batches : int
-        Most batches that are answered at the same time.
-    waiting : int
-        Most documents that wait for their answer.
-    connections : int
-        Most open connections.
-    rate : float
-        Most requests per second of one address, on average; twice as many at once.
-    header_seconds : float
-        Longest time until the head of a request is complete.
-    idle_seconds : float
-        Longest pause of a client within a request, or while it receives an answer.
-    request_seconds : float
-        Longest time until a request is complete.
-    """
-
-    document: int = 1_000_000
-    batch: int = 50_000_000
-    lines: int = 100_000
-    batches: int = 4
-    waiting: int = 4096
-    connections: int = 1000
-    rate: float = 1000.0
-    header_seconds: float = 10.0
-    idle_seconds: float = 30.0
-    request_seconds: float = 300.0
+    document: int = 1_000_000  # bytes of the body of a request for one document
+    batch: int = 50_000_000  # bytes of the body of a batch
+    lines: int = 100_000  # lines of a batch
+    batches: int = 4  # batches that are answered at the same time
+    waiting: int = 4096  # documents that wait for their answer
+    connections: int = 1000  # open connections
+    rate: float = 1000.0  # requests per second of one address, on average; twice as many at once
+    header_seconds: float = 10.0  # until the head of a request is complete
+    idle_seconds: float = 30.0  # pause of a client within a request, or while it receives an answer
+    request_seconds: float = 300.0  # until a request is complete
 
 
 class Rates:
     """Requests of each address: a token bucket that holds two seconds of the rate.
 
-    Examples
-    --------
     >>> rates = Rates(1.0)
     >>> [rates.allow("127.0.0.1", now=0.0) for _ in range(3)], rates.allow("127.0.0.1", now=1.0)
     ([True, True, False], True)
@@ -106,14 +80,7 @@ _LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warni
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON.
-
-    Examples
-    --------
-    >>> record = logging.makeLogRecord({"msg": "timed out", "fields": {"client": "127.0.0.1"}})
-    >>> json.loads(JsonLines().format(record))["client"]
-    '127.0.0.1'
-    """
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -164,13 +131,8 @@ _HEADERS = (
 class Guard:
     """Middleware: checks that a request is allowed, and adds security headers to the response.
 
-    Parameters
-    ----------
-    app : ASGI application
-    token : str or None
-        Requests must send it as a bearer token, as the cookie, or once in the URL of the page, which sets the cookie.
-        Without a token, the ``Host`` of a request must be a loopback name.
-    limits : Limits
+    Requests must send the token as a bearer token, as the cookie, or once in the URL of the page, which sets the
+    cookie. Without a token, the ``Host`` of a request must be a loopback name.
     """
 
     def __init__(self, app: Any, token: str | None, limits: Limits) -> None:
@@ -254,8 +216,6 @@ def is_same_origin(request: Request) -> bool:
 def host_name(hosts: Sequence[str]) -> str | None:
     """Return the host of the ``Host`` headers, without the port; None if there is not exactly one, or it is odd.
 
-    Examples
-    --------
     >>> host_name(["localhost:8765"]), host_name(["[::1]:8765"]), host_name(["localhost:evil"]), host_name([])
     ('localhost', '::1', None, None)
     """
@@ -268,8 +228,6 @@ def host_name(hosts: Sequence[str]) -> str | None:
 def is_local(host: str) -> bool:
     """Return whether a host is a loopback name or address.
 
-    Examples
-    --------
     >>> is_local("127.0.0.1"), is_local("0.0.0.0"), is_local("example.org")
     (True, False, False)
     """
@@ -303,14 +261,7 @@ _LOOKS = 8  # of the watch within the shortest limit
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Make a listening socket; ValueError if the address cannot be used.
-
-    Examples
-    --------
-    >>> with listen("127.0.0.1", 0) as listening:
-    ...     listening.getsockname()[0]
-    '127.0.0.1'
-    """
+    """Make a listening socket; ValueError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

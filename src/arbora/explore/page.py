@@ -67,22 +67,9 @@ _OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
 
 
 def model_data(folder: Any, most_documents: int = MAX_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
-    """Make the data of one model.
+    """Make the data of one open model folder or content, as values for JSON.
 
-    Parameters
-    ----------
-    folder : Folder or Content
-        See `arbora.app.folder.open_folder`.
-    most_documents : int
-        If there are more documents, a random sample is kept, with a notice. Documents that nodes and confusions refer
-        to are always kept.
-    seed : int
-        Random seed of the sample.
-
-    Returns
-    -------
-    dict
-        Values for JSON.
+    Of more than `most_documents`, a random sample is kept, with a notice, and all that nodes and confusions refer to.
     """
     lines = kept_documents(folder, most_documents, seed)
     place = {int(old): new for new, old in enumerate(lines)}
@@ -128,8 +115,6 @@ def kept_documents(folder: Any, most: int, seed: int) -> Ints:
 def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
     """Convert rows to columns; an optional column is included if any row has a value.
 
-    Examples
-    --------
     >>> columns([{"id": "a", "time": 3}, {"id": "b"}], ["id"], ["time", "words"])
     {'id': ['a', 'b'], 'time': [3, None]}
     """
@@ -142,10 +127,8 @@ def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequ
 
 
 def whole_positions(positions: Matrix) -> list[int | None]:
-    """Flatten positions to integers; None for NaN.
+    """Flatten positions to integers, in units of `POSITION_SCALE`; None for NaN.
 
-    Examples
-    --------
     >>> whole_positions(np.array([[0.5, -0.25, np.nan]]))
     [5000, -2500, None]
     """
@@ -354,8 +337,6 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
 def as_json(value: Any) -> str:
     r"""Write JSON that is safe inside a script element.
 
-    Examples
-    --------
     >>> print(as_json({"text": "</script><!--"}))
     {"text":"\u003c/script>\u003c!--"}
     """
@@ -367,8 +348,6 @@ def as_json(value: Any) -> str:
 def policy(scripts: Sequence[str], *, connect: bool = False) -> str:
     """Write the content-security policy: these scripts, inline styles, images in the page, and nothing else.
 
-    Examples
-    --------
     >>> policy(["1"])[:58]
     "default-src 'none'; script-src 'sha256-a4ayc/80/OGda4BO/1o"
     """

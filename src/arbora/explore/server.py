@@ -43,14 +43,7 @@ class BusyError(RuntimeError):
 
 
 class RequestBatches:
-    """Collects the texts of concurrent requests and files them in batches.
-
-    Parameters
-    ----------
-    filer : Filer
-    most : int
-        Most texts that wait for their answer; further ones raise a BusyError.
-    """
+    """Files the texts of concurrent requests in batches; more than `most` that wait raise a BusyError."""
 
     def __init__(self, filer: Filer, most: int) -> None:
         self._filer, self._most = filer, most
@@ -91,10 +84,6 @@ class TopicEditor:
     """The topic model of a folder as it was when the server started; every request sends all edits since then.
 
     So the page can undo any number of edits, also after they were saved, and a lost request does no harm.
-
-    Parameters
-    ----------
-    folder : Folder
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -103,18 +92,9 @@ class TopicEditor:
         self._lock = Lock()
 
     def edit(self, edits: Any, *, save: bool) -> dict[str, Any]:
-        """Apply edits; return the data of the edited model for the page.
+        """Apply edits, and write the folder too if asked; return the data of the edited model for the page.
 
-        Parameters
-        ----------
-        edits : list of dict
-            See `arbora.app.topic_edits.check_edits`.
-        save : bool
-            Write the folder too.
-
-        Returns
-        -------
-        dict
+        See `arbora.app.topic_edits.check_edits`.
         """
         edits = check_edits(edits)
         with self._lock:
@@ -341,20 +321,10 @@ async def _fail(request: Request, error: Exception) -> Response:
 
 
 def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits | None = None) -> Any:
-    """Make the ASGI application of some model folders.
+    """Make the ASGI application of model folders, given by path or open.
 
-    Parameters
-    ----------
-    folders : sequence of path or Folder
-    token : str, optional
-        Token that requests must send; without one only requests to a loopback name are accepted, and topics cannot be
-        edited.
-    limits : Limits, optional
-        Limits of sizes, numbers and rates.
-
-    Returns
-    -------
-    ASGI application
+    Requests must send the token; without one only requests to a loopback name are accepted, and topics cannot be
+    edited.
     """
     limits = limits or Limits()
     opened = [open_folder(folder) if not hasattr(folder, "load_model") else folder for folder in folders]
@@ -375,16 +345,7 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
 def make_server(app: Any, limits: Limits | None = None) -> uvicorn.Server:
     """Make the HTTP server of an application; its `run` takes the sockets to listen on.
 
-    Parameters
-    ----------
-    app : ASGI application
-        See `make_app`.
-    limits : Limits, optional
-        Those of connections and times are used.
-
-    Returns
-    -------
-    uvicorn.Server
+    Of the limits, those of connections and times are used.
     """
     limits = limits or Limits()
     return uvicorn.Server(

@@ -38,17 +38,10 @@ def classifier_content(
     trial: Trial | None,
     about: About,
 ) -> Content:
-    """Describe a classifier and its documents.
+    """Describe a classifier and its documents; those without labels are counted at their predicted labels.
 
-    Parameters
-    ----------
-    subject : Subject
-        Documents without labels are counted at their predicted labels.
-    tree : Hierarchy
-        With one root; names of nodes and labels are strings.
-    trial : Trial or None
-        Test of the classifier, for the evaluation; its "documents" are row numbers of the subject.
-    about : About
+    The tree has one root; names of nodes and labels are strings. `trial` is the test of the classifier, if there was
+    one; its ``documents`` are row numbers of the subject.
     """
     estimator, X, documents, names, _ = subject
     by_name = dict(zip(map(str, estimator.nodes_), words_with_weight(estimator, names, N_WORDS), strict=True))

@@ -41,36 +41,14 @@ def model_content(
     name: str | None = None,
     layout: str = LAYOUTS[0],
 ) -> Content:
-    """Describe a fitted classifier, mixture, k-means, ExpandClusters or DiscriminativeClustering and rows in memory.
+    """Describe a fitted model of this package, and rows in memory, with the parts of an open model folder.
 
-    Parameters
-    ----------
-    model : fitted estimator of this package
-    X : array-like or sparse matrix of shape (n_samples, n_features), optional
-        Rows to describe.
-    y : labels, optional
-        Classifiers: as for `fit`; the content then has an evaluation on these rows. Topics: a label per row.
-        ExpandClusters: the labels of the fit, with its X.
-    documents : sequence of n_samples str, optional
-        Texts of the rows.
-    words : sequence of n_features names, optional
-        Names of the columns; by default the column names of the data frame of the fit, or numbers.
-    times : array-like of shape (n_samples,), optional
-        Topics over time: times of the rows.
-    baseline : fitted classifier, optional
-        With y: a flat model to compare with.
-    name : str, optional
-        Name of the model; by default the name of its class.
-    layout : {"neighbours", "linear"}
-        Map of the rows; see `arbora.app.contents.positions.place_documents`.
+    The arguments are those of ``model.explore``. `y` has the labels of a classifier as for `fit`, for an evaluation
+    on these rows, a label to show with each row of a topic model, or the labels of the fit of ExpandClusters, with
+    its X. `words` are names of the columns, by default those of the data frame of the fit; `times` are those of the
+    rows, for topics over time; `baseline` is a flat classifier to compare with; `layout` is that of
+    `place_documents`.
 
-    Returns
-    -------
-    Content
-        With the same parts as an open model folder: `about`, `nodes`, `documents`, `time`, ...
-
-    Examples
-    --------
     >>> from arbora.discover import SphericalKMeans
     >>> model = SphericalKMeans(2, random_state=0).fit([[1.0, 0.1], [0.1, 1.0]])
     >>> sorted(node["title"] for node in model_content(model, words=["fish", "tree"]).nodes)

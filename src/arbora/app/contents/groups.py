@@ -50,14 +50,9 @@ class Membership(NamedTuple):
 
 
 def groups_content(subject: Subject, filed: Membership, about: About) -> Content:
-    """Describe known and new groups and their documents.
+    """Describe the known and new groups of a fitted `ExpandClusters` and their documents.
 
-    Parameters
-    ----------
-    subject : Subject
-        Its estimator is a fitted `ExpandClusters`; the label of a document of the pile is None.
-    filed : Membership
-    about : About
+    The label of a document of the pile is None.
     """
     model, X, documents, names, _ = subject
     rows = sp.csr_array(X)
@@ -138,8 +133,6 @@ def _parts(model: Any) -> tuple[list[Any], list[Any]]:
 def group_centres(X: Any, members: Any) -> Array:
     """Return the mean rows of the nodes, zero for a node without rows.
 
-    Examples
-    --------
     >>> group_centres(sp.csr_array([[2.0, 0.0], [0.0, 4.0]]), sp.csr_array([[1, 0], [1, 0]]))
     array([[1., 2.],
            [0., 0.]])
@@ -165,8 +158,6 @@ def group_titles(
 ) -> list[str]:
     """Return the names of known groups, and names with words for new ones.
 
-    Examples
-    --------
     >>> tree = Hierarchy.from_edges([("root", "sea"), ("root", "new 1")])
     >>> group_titles(tree, {"new 1": None}, [[], [("fish", 1.0)], [("star", 1.0), ("moon", 0.5)]])
     ['all documents', 'sea', 'new 1: star, moon']
@@ -280,14 +271,7 @@ _MAX_ENTRIES = 20_000_000  # of rows that are standardised
 
 
 def clusters_content(subject: Subject, about: About) -> Content:
-    """Describe the clusters of a fitted `DiscriminativeClustering` and rows.
-
-    Parameters
-    ----------
-    subject : Subject
-        The labels of its documents are shown with them.
-    about : About
-    """
+    """Describe the clusters of a fitted `DiscriminativeClustering` and rows, with the labels of its documents."""
     model, X, _, names, _ = subject
     n_clusters, n_rows = len(model.coef_), X.shape[0]
     names_of = [f"cluster {k}" for k in range(n_clusters)]
@@ -350,8 +334,6 @@ def label_shares(model: Any) -> list[list[list[Any]]]:
 def cluster_title(name: str, shares: Sequence[Sequence[Any]], top: Sequence[tuple[str, float]]) -> str:
     """Name a cluster by its most probable label and the features that set it apart.
 
-    Examples
-    --------
     >>> cluster_title("cluster 0", [["leaves", 0.8, 5.0]], [("age", -1.2), ("income", 0.7)])
     'cluster 0: 80% leaves; low age, high income'
     """

@@ -80,13 +80,7 @@ N_ENTRIES = 12
 
 
 def draw_sample(n_documents: int, size: int, needed: Ints, rng: np.random.Generator) -> Ints:
-    """Draw documents at random, in ascending order; the needed ones are always drawn.
-
-    Examples
-    --------
-    >>> draw_sample(100, 4, np.array([7, 50]), np.random.default_rng(0)).tolist()
-    [7, 50, 64, 84]
-    """
+    """Draw documents at random, in ascending order; the needed ones are always drawn."""
     if n_documents <= size:
         return np.arange(n_documents)
     others = np.setdiff1d(np.arange(n_documents), needed)
@@ -97,8 +91,6 @@ def draw_sample(n_documents: int, size: int, needed: Ints, rng: np.random.Genera
 def snippet(text: str, length: int = SNIPPET) -> str:
     r"""Return the beginning of a text on one line, cut between words.
 
-    Examples
-    --------
     >>> snippet("a long\n  story of trees", 12)
     'a long story...'
     """
@@ -112,8 +104,6 @@ def snippet(text: str, length: int = SNIPPET) -> str:
 def largest_entries(x: Any, names: Any, n: int = N_ENTRIES) -> list[list[Any]]:
     """Return names and values of the largest entries of a row of numbers, which has no text.
 
-    Examples
-    --------
     >>> largest_entries(sp.csr_array([[0.5, 0.0, 2.0]]), None)
     [['2', 2.0], ['0', 0.5]]
     """
@@ -125,19 +115,10 @@ def largest_entries(x: Any, names: Any, n: int = N_ENTRIES) -> list[list[Any]]:
 def describe_documents(
     documents: Documents, sampled: Ints, answers: Mapping[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
-    """Make the lines of ``documents.jsonl``.
+    """Make the lines of ``documents.jsonl``, of the sampled row numbers.
 
-    Parameters
-    ----------
-    documents : Documents
-        All documents.
-    sampled : ndarray of int
-        Row numbers of the documents to describe.
-    answers : mapping of str to sequence
-        Further entries of the sampled documents: "node", "probability", ...
+    `answers` has further entries of the sampled documents: "node", "probability", ...
 
-    Examples
-    --------
     >>> two = Documents.from_texts(["The sea", "The land"])
     >>> describe_documents(two, np.array([1]), {"node": [3]})
     [{'id': '2', 'text': 'The land', 'label': None, 'node': 3}]
@@ -191,25 +172,10 @@ def describe_tree(
 ) -> Description:
     """Describe the nodes, draw a sample of the documents, and compute the positions of both on the map.
 
-    Parameters
-    ----------
-    filed : DocumentTree
-    words : sequence of lists of (word, weight)
-        Words of each node.
-    titles : sequence of str
-        Title of each node.
-    about : About
-        Documents that a node refers to are always in the sample. The settings "seed" and "layout" are those of
-        `arbora.app.contents.positions.place_documents`.
-    always : iterable of int
-        Documents that must be in the sample.
-    centres : ndarray of shape (n_nodes, n_features), optional
-        Centres of the nodes, for the representative documents; by default the means of their documents.
-
-    Returns
-    -------
-    Description
-        In ``nodes``, "documents" are indices into ``sampled``.
+    `words` and `titles` are those of each node. Documents in `always`, and those that a node refers to, are in the
+    sample; "documents" of the nodes are indices into ``sampled``. The representative documents of a node are those
+    nearest to its row of `centres`, by default the mean of its documents. The settings "seed" and "layout" are those
+    of `place_documents`.
     """
     (n_documents, n_nodes), sample = filed.members.shape, about.sample
     random_state, layout = about.settings.get("seed", 0), about.settings.get("layout", LAYOUTS[0])
@@ -235,19 +201,8 @@ def describe_tree(
 def representatives(X: Any, members: Any, n: int, centres: Matrix | None = None) -> list[Ints]:
     """Find the n documents of each node with the largest cosine to its centre.
 
-    Parameters
-    ----------
-    X : sparse matrix of shape (n_samples, n_features)
-    members : sparse indicator of shape (n_samples, n_nodes)
-    n : int
-    centres : ndarray of shape (n_nodes, n_features), optional
-        By default the means of the documents of each node.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    >>> representatives(X, sp.csr_array([[1], [1], [1]]), 1)
-    [array([1])]
+    `members` is a sparse indicator of shape (n_samples, n_nodes); `centres` are by default the means of the
+    documents.
     """
     X, columns = unit_rows(X), sp.csc_array(members)
     rows, node = columns.indices, np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
@@ -302,8 +257,6 @@ def describe_nodes(
 def path_titles(hierarchy: Hierarchy, separator: str = "/") -> list[str]:
     """Return the last component of node names that are paths; other names are unchanged.
 
-    Examples
-    --------
     >>> path_titles(Hierarchy.from_edges([("root", "sea"), ("sea", "sea/fish")]))
     ['root', 'sea', 'fish']
     """
@@ -315,14 +268,7 @@ def path_titles(hierarchy: Hierarchy, separator: str = "/") -> list[str]:
 
 
 def topic_titles(hierarchy: Hierarchy, words: Sequence[Sequence[tuple[str, float]]]) -> list[str]:
-    """Return the first words of each topic, without words in the titles of its ancestors.
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_edges([("root", "0"), ("0", "0/0")])
-    >>> topic_titles(tree, [[("the", 1.0)], [("sea", 1.0)], [("sea", 1.0), ("fish", 0.5)]])
-    ['all documents', 'sea', 'fish']
-    """
+    """Return the first words of each topic, without words in the titles of its ancestors."""
     titles = [""] * hierarchy.n_nodes
     for node in hierarchy.order.tolist():
         above = hierarchy.ancestor_ids(node)

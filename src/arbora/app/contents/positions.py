@@ -2,8 +2,7 @@
 
 The linear layout is a projection onto three directions, the principal directions of the centres of the leaves: these
 separate classes and topics, which the principal directions of the documents rarely do. Rows have unit length, so that
-all positions are in the unit ball. The layout of neighbours has two dimensions and starts from the linear one; see
-`arbora.app.contents.positions`.
+all positions are in the unit ball. The layout of neighbours has two dimensions and starts from the linear one.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from arbora.arrays import Array, Ints, Matrix
 #
 # The optimisation runs in one thread: the same rows give the same map on every machine with the same libraries.
 #
-# References ---------- L. van der Maaten and G. Hinton (2008). Visualizing data using t-SNE. JMLR 9. P. G. Policar,
-# M. Strazar and B. Zupan (2024). openTSNE: a modular Python library for t-SNE dimensionality reduction and
-# embedding. Journal of Statistical Software 109.
+# L. van der Maaten and G. Hinton (2008). Visualizing data using t-SNE. JMLR 9.
+# P. G. Policar, M. Strazar and B. Zupan (2024). openTSNE: a modular Python library for t-SNE dimensionality reduction
+# and embedding. Journal of Statistical Software 109.
 
 
 MODULE = "openTSNE"
@@ -56,29 +55,10 @@ def can_lay_out() -> bool:
 
 
 def lay_out(rows: sp.csr_array, start: Array, *, fitted: int = FITTED, random_state: int = 0) -> Array:
-    """Place rows in the plane so that similar rows are near each other.
+    """Place unit rows in the unit circle so that similar rows are near each other; zero rows at the origin.
 
-    Parameters
-    ----------
-    rows : CSR array of shape (n_samples, n_features)
-        Unit rows; zero rows are placed at the origin.
-    start : ndarray of shape (n_samples, 2)
-        Positions to start from; only their proportions matter.
-    fitted : int
-        Number of rows that are placed together, at most 10,000; the others are placed among them.
-    random_state : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, 2)
-        In the unit circle.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = sp.csr_array(np.repeat(np.eye(2), 30, axis=0) + rng.uniform(0, 0.1, (60, 2)))
-    >>> lay_out(rows, rng.normal(size=(60, 2))).shape
-    (60, 2)
+    The layout begins at `start`, of which only the proportions matter, (n_samples, 2). `fitted` rows, at most 10,000,
+    are placed together, and the others among them.
     """
     placed = np.zeros((rows.shape[0], 2))
     ids = np.flatnonzero(np.diff(rows.indptr))
@@ -159,8 +139,6 @@ _ROWS = 5000  # documents used for directions when there are too few leaves
 def unit_rows(X: Any) -> sp.csr_array:
     """Divide rows by their length; zero rows are unchanged.
 
-    Examples
-    --------
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).toarray()
     array([[0.6, 0.8],
            [0. , 0. ]])
@@ -180,23 +158,9 @@ def place_documents(
     layout: str = LAYOUTS[0],
     random_state: int = 0,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], list[str]]:
-    """Compute the positions of a sample of documents, and of all nodes.
+    """Compute the positions of a sample of documents, and of all nodes, (n, 3); and a message if openTSNE is missing.
 
-    Parameters
-    ----------
-    X, leaves, members, random_state
-        See `project`.
-    sampled : ndarray of int
-        Row numbers of the documents to place.
-    layout : {"neighbours", "linear"}
-        "neighbours" needs openTSNE, and at least 30 documents; otherwise the layout is linear.
-
-    Returns
-    -------
-    positions : ndarray of shape (n_sampled, 3)
-    node_positions : ndarray of shape (n_nodes, 3)
-    notices : list of str
-        A message if openTSNE is missing.
+    The layout "neighbours" needs openTSNE and at least 30 documents; otherwise it is "linear", that of `project`.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
@@ -225,29 +189,10 @@ def mean_positions(members: sp.csr_array, positions: Matrix) -> NDArray[np.float
 def project(
     X: Any, leaves: Any, members: Any, random_state: int = 0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Compute the positions of documents and of nodes.
+    """Compute the positions of documents, and their means for each node, (n, 3); NaN for a node without documents.
 
-    Parameters
-    ----------
-    X : sparse matrix of shape (n_samples, n_features)
-    leaves : sparse indicator of shape (n_samples, n_leaves)
-        Classes or topics of each document.
-    members : sparse indicator of shape (n_samples, n_nodes)
-        Nodes of each document, ancestors included.
-    random_state : int
-
-    Returns
-    -------
-    positions : ndarray of shape (n_samples, 3)
-    node_positions : ndarray of shape (n_nodes, 3)
-        Means of the documents of each node; NaN for nodes without documents.
-
-    Examples
-    --------
-    >>> X, y = np.eye(3)[[0, 0, 1, 2]], sp.csr_array(np.eye(3)[[0, 0, 1, 2]])
-    >>> positions, nodes = project(X, y, y)
-    >>> bool(np.allclose(positions[0], positions[1])), positions.shape, nodes.shape
-    (True, (4, 3), (3, 3))
+    `leaves` and `members` are sparse indicators of the classes or topics of each document, and of its nodes,
+    ancestors included.
     """
     if not X.shape[0]:
         return np.zeros((0, N_DIRECTIONS), np.float32), np.full(

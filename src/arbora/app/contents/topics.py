@@ -45,8 +45,6 @@ TIME_WORDS = 10
 def bin_names(starts: Matrix) -> list[str]:
     """Return the shortest names that distinguish the time bins.
 
-    Examples
-    --------
     >>> bin_names(np.array([1999.0, 2000.0])), bin_names(np.array(["1999-03-01"], "datetime64[s]"))
     (['1999', '2000'], ['1999-03'])
     >>> bin_names(np.array([1790.0, 1793.8333, 1797.6667]))
@@ -68,8 +66,6 @@ def bin_names(starts: Matrix) -> list[str]:
 def bin_of(starts: Matrix, times: Matrix) -> Ints:
     """Return the number of the time bin of each document.
 
-    Examples
-    --------
     >>> bin_of(np.array([1999.0, 2001.0]), np.array([2000.5, 2001.0]))
     array([0, 1])
     """
@@ -79,19 +75,10 @@ def bin_of(starts: Matrix, times: Matrix) -> Ints:
 def describe_time(
     model: Any, field: str, times: Matrix | None, nodes: Ints, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Make the content of ``time.json``.
+    """Make the content of ``time.json`` of a fitted TemporalVMFMixture.
 
-    Parameters
-    ----------
-    model : fitted TemporalVMFMixture
-    field : str
-        Name of the time field.
-    times : ndarray or None
-        Times of the documents, see `read_times`; None: the counts of the model are used.
-    nodes : ndarray of int
-        Id of the node of each topic.
-    names : sequence of str
-        Names of the columns.
+    `field` is the name of the time field, `nodes` has the id of the node of each topic, and `names` are those of the
+    columns. Without `times` of documents the counts of the model are used.
     """
     starts = model.times_
     if times is None:
@@ -197,18 +184,10 @@ def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[st
 
 
 def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
-    """Put the topics of a fitted model into a tree with one root, and the rows into the topics.
+    """Put the topics of a fitted model into a tree with one root, and the rows into the topics; there may be no rows.
 
-    Parameters
-    ----------
-    estimator : fitted mixture or k-means
-    X : sparse matrix of shape (n_samples, n_features)
-        May have no rows.
-    times : ndarray of shape (n_samples,), optional
-        Times of the rows, for topics over time.
+    `times` of the rows are for topics over time.
 
-    Examples
-    --------
     >>> from arbora.discover import SphericalKMeans
     >>> X = np.eye(2)
     >>> topics_of(SphericalKMeans(2, random_state=0).fit(X), X).tree.children("root")
@@ -241,17 +220,9 @@ def topics_content(
 ) -> Content:
     """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
 
-    Parameters
-    ----------
-    subject : Subject
-    times : ndarray of shape (n_samples,), or None
-        Float64 or datetime64[s], for topics over time.
-    about : About
-        For topics over time, the setting "over_time" is the name of the time field.
-    words : NodeWords, optional
-        By default typical columns of the rows or, without rows of words, the largest entries of the means.
-    names : mapping of int to str, optional
-        Titles of topics that the user gave, by number.
+    Topics over time have `times` (float64 or datetime64[s]), and the name of the time field in the setting
+    "over_time". `words` are by default typical columns of the rows or, without rows of words, the largest entries of
+    the means. `names` are titles that the user gave, by topic number.
     """
     estimator, X, _, columns, _ = subject
     topics = topics_of(estimator, X, times)
@@ -316,8 +287,6 @@ def _words_of_forms(topics: Topics, forms: GroupForms) -> NodeWords:
 def top_words(mean: Matrix, names: Sequence[str]) -> list[tuple[str, float]]:
     """Return the names of the largest positive entries with their values, largest first.
 
-    Examples
-    --------
     >>> top_words(np.array([0.1, 0.0, 0.9]), ["sea", "land", "sky"])
     [('sky', 0.9), ('sea', 0.1)]
     """
@@ -330,8 +299,6 @@ def top_words(mean: Matrix, names: Sequence[str]) -> list[tuple[str, float]]:
 def topics_text(nodes: list[dict[str, Any]]) -> str:
     """Return a table of topics with their sizes and words, the largest first, children under their parents.
 
-    Examples
-    --------
     >>> node = {"id": 0, "parent": None, "depth": 0, "name": "root", "size": 2, "share": 1.0, "words": [["sea", 0.5]]}
     >>> print(topics_text([node, node | {"id": 1, "parent": 0, "depth": 1, "name": "0"}]))
     Topic  Documents       %  Words

@@ -40,12 +40,10 @@ from arbora.arrays import Array, Ints, Matrix
 from arbora.text.ltc import LtcVectorizer
 from arbora.text.phrases import Forms, find_forms
 
-_SHARED = (
-    0.5  # drop a term if a sibling has it in more than 1 / 0.5 = twice as large a share of its documents
-)
-_INSIDE = (
-    0.5  # drop a word if a listed phrase contains it in at least this share of the documents with the word
-)
+# Drop a term if a sibling has it in more than 1 / 0.5 = twice as large a share of its documents.
+_SHARED = 0.5
+# Drop a word if a listed phrase contains it in at least this share of the documents with the word.
+_INSIDE = 0.5
 _CANDIDATES = 10  # terms to consider for each word to list
 _RARITY = 1.25  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
 _MIN_DOCUMENTS = 2  # documents of a group with a listed term, by their weights, if the group has several
@@ -58,27 +56,15 @@ class GroupForms(NamedTuple):
 
     A document with several forms of a term counts for each of them with an equal part, so that sums over the forms of
     a term are numbers of documents.
-
-    Attributes
-    ----------
-    counts : CSR array of shape (n_groups, n_forms)
-    sizes : ndarray of shape (n_groups,)
-        Number of documents.
-    everywhere : ndarray of shape (n_forms,)
-        Number of documents with each form, in the whole collection.
-    total : float
-        Number of documents of the collection.
-    names : list of str
-    terms, parts : see `arbora.text.phrases.Forms`
     """
 
-    counts: sp.csr_array
-    sizes: Array
-    everywhere: Array
-    total: float
+    counts: sp.csr_array  # (n_groups, n_forms)
+    sizes: Array  # number of documents of each group
+    everywhere: Array  # number of documents with each form, in the whole collection
+    total: float  # number of documents of the collection
     names: list[str]
-    terms: Ints
-    parts: Ints
+    terms: Ints  # see `arbora.text.phrases.Forms`
+    parts: Ints  # see there
 
     def take(self, groups: Any) -> GroupForms:
         """Return sums over groups: `groups` is a matrix (n_new, n_groups)."""
@@ -100,16 +86,9 @@ def forms_of(texts: Sequence[str] | None, X: Any, names: Sequence[str], vectoriz
 def group_forms(forms: Forms, members: Any, *, min_documents: int = 1) -> GroupForms:
     """Count the documents of groups that have each form.
 
-    Parameters
-    ----------
-    forms : Forms
-    members : sparse matrix of shape (n_documents, n_groups)
-        Weight of a document in the group, such as 1.
-    min_documents : int
-        Smallest number of documents of a form to count; rarer ones are dropped.
+    `members` has the weight of each document in each group, such as 1, (n_documents, n_groups). Forms of fewer than
+    `min_documents` documents are dropped.
 
-    Examples
-    --------
     >>> from arbora.text import LtcVectorizer
     >>> texts = ["a tree and trees", "trees", "the sea"]
     >>> groups = group_forms(forms_of(texts, None, (), LtcVectorizer().fit(texts)), [[1], [1], [0]])
@@ -142,23 +121,7 @@ def _divided_among_forms(forms: Forms) -> sp.csr_array:
 def typical_members(X: Any, labels: Ints, means: Any) -> sp.csr_array:
     """Return the weights of documents in their topics: squared cosines, with mean 1 in each topic.
 
-    Parameters
-    ----------
-    X : sparse matrix of shape (n_documents, n_features)
-    labels : ndarray of shape (n_documents,)
-        Topic of each document; -1 for none.
-    means : ndarray of shape (n_topics, n_features)
-        Directions of the topics.
-
-    Returns
-    -------
-    CSR array of shape (n_documents, n_topics)
-
-    Examples
-    --------
-    >>> X = sp.csr_array([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0]])
-    >>> typical_members(X, np.array([0, 0, -1]), np.array([[1.0, 0.0]])).toarray().ravel().round(2).tolist()
-    [0.72, 1.28, 0.0]
+    `labels` has the topic of each document, or -1. The result is a CSR array of shape (n_documents, n_topics).
     """
     members = np.flatnonzero(labels >= 0)
     topics, n_topics, rows = labels[members], len(means), sp.csr_array(X)[members]
@@ -175,15 +138,7 @@ def typical_members(X: Any, labels: Ints, means: Any) -> sp.csr_array:
 
 
 def term_scores(shares: Array, everywhere: Array, relevance: float | None = None) -> Array:
-    """Return the scores of terms: class-based tf-idf, or relevance; -inf for absent terms.
-
-    Examples
-    --------
-    >>> term_scores(np.array([[0.5, 0.5, 0.0]]), np.array([0.5, 0.1, 0.2]), 0.0).round(2)
-    array([[0.  , 1.61, -inf]])
-    >>> bool(np.diff(term_scores(np.array([[0.5, 0.5]]), np.array([0.5, 0.1])))[0] > 0)
-    True
-    """
+    """Return the scores of terms: class-based tf-idf, or relevance; -inf for absent terms."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if relevance is None:
             scores = np.log(shares) + _RARITY * np.log(np.log1p(1 / everywhere))
@@ -201,29 +156,13 @@ def typical_words(
     phrases: bool = True,
     min_share: float = _MIN_SHARE,
 ) -> list[list[tuple[str, float]]]:
-    """List the typical words of each group.
+    """List the typical words of each group with the share of its documents that have them, most relevant first.
 
-    Parameters
-    ----------
-    groups : GroupForms
-    n_words : int
-        Largest number of words of a group.
-    siblings : sequence of n_groups int, optional
-        Groups with the same number are siblings, which show different words; by default all groups are.
-    relevance : float, optional
-        From 1, the commonest words, to 0, the most exclusive ones; by default a class-based tf-idf.
-    phrases : bool
-        List phrases of two words too.
-    min_share : float
-        Smallest share of the documents of a group with a word that is listed.
+    Groups with the same number in `siblings` show different words; by default all groups do. `relevance` goes from 1,
+    the commonest words, to 0, the most exclusive ones; None: a class-based tf-idf. `phrases` lists phrases of two
+    words too. A word is listed if at least the share `min_share` of the documents of the group have it, or half as
+    many as have its commonest word.
 
-    Returns
-    -------
-    list of lists of (word, share)
-        Most relevant first; the share of the documents of the group with the word.
-
-    Examples
-    --------
     >>> from arbora.text import LtcVectorizer
     >>> texts = ["fish swim", "fish swam in the sea", "trees grow", "old trees"]
     >>> forms = forms_of(texts, None, (), LtcVectorizer().fit(texts))
@@ -323,19 +262,9 @@ Terms = list[list[Any]]  # word, share of the group, share of all documents
 def relevance_terms(groups: GroupForms, siblings: Sequence[int] | None = None) -> list[Terms]:
     """List the words of each group that are relevant at some setting.
 
-    Parameters
-    ----------
-    groups : GroupForms
-    siblings : sequence of n_groups int, optional
-        See `typical_words`.
+    A word has its share of the documents of the group, and of all documents. For `siblings` see `typical_words`. The
+    lists are empty if there are more than a few thousand groups.
 
-    Returns
-    -------
-    list of lists of [word, share of the group, share of all documents]
-        Empty lists if there are more than a few thousand groups.
-
-    Examples
-    --------
     >>> from arbora.text import LtcVectorizer
     >>> texts = ["fish in the sea", "fish and ships", "old trees", "trees at sea"]
     >>> forms = forms_of(texts, None, (), LtcVectorizer().fit(texts))

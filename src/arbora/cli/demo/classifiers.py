@@ -107,8 +107,6 @@ def choose(data: Dataset, X: Any) -> dict[str, Choice]:
 def largest_branch(hierarchy: Hierarchy, counts: Ints, most: int) -> str:
     """Return the child of the root with the most documents up to a limit; if all exceed it, the smallest child.
 
-    Examples
-    --------
     >>> tree = Hierarchy.from_paths(["top/a/1", "top/b/2", "top/c/3"])
     >>> largest_branch(tree, np.array([12, 5, 5, 4, 4, 3, 3]), most=4)
     'top/b'
@@ -180,15 +178,8 @@ def show_gain(data: Dataset, flat: Matrix, recursive: Matrix) -> None:
 
 
 def families(summary: Table) -> list[tuple[Any, ...]]:
-    """Return the families of a node summary: name, documents, members, shared part, far members; most shared first.
+    """Return the families of `node_summary`: name, documents, members, shared part, far members; most shared first.
 
-    Parameters
-    ----------
-    summary : Table
-        See `HierarchicalBayesClassifier.node_summary`.
-
-    Examples
-    --------
     >>> rows = [("f", "top", 9.0, 1.0, 0.8), ("a", "f", 4.0, 1.0, np.nan), ("f/b", "f", 4.0, 3.0, np.nan),
     ...         ("c", "f", 1.0, 0.9, np.nan)]
     >>> families(Table(("Node", "Parent", "Rows", "Against siblings", "Shared"), rows))

@@ -113,13 +113,7 @@ _BYTES = 4096  # the first bytes of a page contain its generator
 
 
 def check_out(out: str) -> Path:
-    """Check, before the long work, that the folder can be written and no other file is overwritten.
-
-    Examples
-    --------
-    >>> check_out("no/such/folder").name
-    'folder'
-    """
+    """Check, before the long work, that the folder can be written and no other file is overwritten."""
     folder = Path(out)
     for name in (CLASSIFIER, TOPICS, TIME, GROUPS):
         check_target(folder / name)
@@ -188,29 +182,13 @@ SENTENCES = (
 
 
 def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> Ints:
-    """Count the documents at or below each node.
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_paths(["a/b", "a/c"])
-    >>> documents_below(tree, ["a", "a/b", "a/b"])
-    array([3, 2, 0])
-    """
+    """Count the documents at or below each node."""
     closed = hierarchy.close(hierarchy.indicator([[label] for label in labels]))
     return np.asarray(closed.sum(axis=0), dtype=np.int64).ravel()
 
 
 def draw_top(hierarchy: Hierarchy, counts: Ints, depth: int, children: int) -> str:
-    """Draw the upper levels of a tree, the branches with the most documents first.
-
-    Examples
-    --------
-    >>> tree = Hierarchy.from_paths(["a/b", "a/c", "a/c/d"])
-    >>> print(draw_top(tree, np.array([5, 1, 4, 2]), depth=1, children=2))
-    a (5)
-    ├── a/c (4)
-    └── a/b (1)
-    """
+    """Draw the upper levels of a tree, the branches with the most documents first."""
     edges = hierarchy.edges[hierarchy.depth[hierarchy.edges[:, 1]] <= depth]
     edges = edges[np.argsort(-counts[edges[:, 1]], kind="stable")]
     roots = hierarchy.root_ids[np.argsort(-counts[hierarchy.root_ids], kind="stable")]
@@ -276,14 +254,9 @@ def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, predictions: Mappin
 
 
 def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
-    """Run the demo and print its results.
+    """Run the demo, print its results, and write the models and the page into the folder `out`.
 
-    Parameters
-    ----------
-    sentences : sequence of str
-        Sentences to file into the tree; by default three examples.
-    out : str
-        Folder for the models and the page.
+    `sentences` are filed into the tree; by default three examples.
     """
     start = time.perf_counter()
     seconds: dict[str, float] = {}

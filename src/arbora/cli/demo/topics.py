@@ -36,8 +36,6 @@ _N_WORDS = 6
 def branches(hierarchy: Hierarchy, labels: Iterable[Any]) -> Matrix:
     """Return the child of the root that each label belongs to.
 
-    Examples
-    --------
     >>> branches(Hierarchy.from_paths(["top/a/f", "top/b"]), ["top/a/f", "top/b", "top"]).tolist()
     ['top/a', 'top/b', 'top']
     """
@@ -207,8 +205,6 @@ class Archive(NamedTuple):
 def true_shares() -> Array:
     """Return the share of each theme in each year, (n_years, n_themes).
 
-    Examples
-    --------
     >>> bool(np.allclose(true_shares().sum(axis=1), 1))
     True
     """
@@ -220,8 +216,6 @@ def true_shares() -> Array:
 def life_of(share: Array) -> Life:
     """Return birth, peak and end of a theme, by the rule of `TemporalVMFMixture.dynamics`.
 
-    Examples
-    --------
     >>> life_of(np.array([0.0, 0.2, 0.5, 0.04]))
     Life(birth=1991, peak=1992, end=1992)
     """
@@ -231,24 +225,7 @@ def life_of(share: Array) -> Life:
 
 
 def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
-    """Generate the archive.
-
-    Parameters
-    ----------
-    n_notes : int, optional
-        `N_NOTES` by default.
-    random_state : int
-
-    Returns
-    -------
-    Archive
-
-    Examples
-    --------
-    >>> archive = make_archive(100)
-    >>> len(archive.documents), archive.shares.shape
-    (100, (25, 6))
-    """
+    """Generate the archive, of `N_NOTES` notes by default."""
     n_notes, rng = n_notes or N_NOTES, np.random.default_rng(random_state)
     shares = true_shares()
     days = np.arange(f"{FIRST}-01-01", f"{LAST + 1}-01-01", dtype="datetime64[D]")
@@ -275,8 +252,6 @@ def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
 def match(theme: Ints, topic: Ints, n: int) -> list[int]:
     """Return the topic of each of n themes: the one-to-one assignment with the most matching notes.
 
-    Examples
-    --------
     >>> match(np.array([0, 0, 1, 2, 2]), np.array([1, 1, 2, 0, 0]), 3)
     [1, 2, 0]
     """

@@ -159,23 +159,9 @@ def check_encoding(encoding: str) -> None:
 
 
 def binary_kind(data: bytes, *, controls: bool = True) -> str | None:
-    r"""Return what a file is if it begins like a file that is not text, else ``None``.
+    """Return what a file is if it begins like a file that is not text, else None.
 
-    Parameters
-    ----------
-    data : bytes
-        Beginning of the file.
-    controls : bool, default=True
-        Whether a NUL or many control characters make a file binary.
-
-    Returns
-    -------
-    str or None
-
-    Examples
-    --------
-    >>> binary_kind(b"\xff\xd8\xff\xe0 ..."), binary_kind(b"caf\xe9 au lait")
-    ('a JPEG image', None)
+    With `controls`, a NUL or many control characters make a file binary.
     """
     for magic, kind in _MAGIC:
         if data.startswith(magic):
@@ -190,22 +176,10 @@ def binary_kind(data: bytes, *, controls: bool = True) -> str | None:
 
 
 def sniff_encoding(data: bytes, *, whole: bool = True) -> str:
-    r"""Find the encoding of text.
+    """Find the encoding of text: "ascii" if all bytes are below 128.
 
-    Parameters
-    ----------
-    data : bytes
-        A file, or its beginning.
-    whole : bool, default=True
-        False: the data may end inside a character.
+    Data that are not `whole` may end inside a character.
 
-    Returns
-    -------
-    str
-        "ascii" if all bytes are below 128.
-
-    Examples
-    --------
     >>> [sniff_encoding("café".encode(name)) for name in ("utf-8", "cp1252", "utf-16", "utf-16-le")]
     ['utf-8', 'cp1252', 'utf-16', 'utf-16-le']
     """
@@ -264,16 +238,9 @@ def _decode_western(data: bytes, path: str | Path, line: int | None) -> str:
 
 
 class LineDecoder:
-    """Decode the lines of one file.
+    """Decode the lines of one file; `path` is its name in errors, `head` its beginning.
 
-    Parameters
-    ----------
-    encoding : str
-        "auto": that of `head`; if the head is ASCII, the first line with other bytes decides.
-    path : path
-        Name of the file in errors.
-    head : bytes, default=b""
-        Beginning of the file.
+    The encoding "auto" is that of the head; if the head is ASCII, the first line with other bytes decides.
     """
 
     def __init__(self, encoding: str, path: str | Path, head: bytes = b"") -> None:
@@ -295,19 +262,10 @@ class LineDecoder:
 
 
 class TextLines(Iterator[str]):
-    """Decoded lines of a file with their ends, without a byte-order mark.
+    """Decoded lines of a file, plain or compressed, with their ends, without a byte-order mark.
 
     A line that cannot be decoded raises a `DataFormatError`; the next call continues with the next line. An error of
     the file (empty, damaged, too large) is raised once, and ends the lines.
-
-    Parameters
-    ----------
-    path : path
-        Plain or compressed file.
-    encoding : str, default="auto"
-        Encoding of the file.
-    max_unpacked : int or None
-        Largest size of a compressed file when unpacked.
     """
 
     def __init__(

@@ -137,8 +137,6 @@ _CHARSET = re.compile(rb"charset=[\"']?([a-zA-Z0-9_.:-]{2,40})")
 def suffix_of(path: str | Path) -> str:
     """Return the last suffix of a name in lower case, without that of a compressed file.
 
-    Examples
-    --------
     >>> suffix_of("news.CSV.gz")
     '.csv'
     """
@@ -149,13 +147,7 @@ def suffix_of(path: str | Path) -> str:
 
 
 def record_reader(kind: str) -> Callable[[Path, Fields, Reading], Iterator[Found]]:
-    """Return the reader of a format of records: jsonl, json, csv, tsv or parquet.
-
-    Examples
-    --------
-    >>> record_reader("json").__name__
-    'json_records'
-    """
+    """Return the reader of a format of records: jsonl, json, csv, tsv or parquet."""
     if kind == "tsv":
         return lambda path, fields, how: csv_rows(
             path, fields, how._replace(separator="\t") if how.separator == AUTO else how
@@ -200,16 +192,9 @@ def folder_rows(
 ) -> Iterator[Found]:
     """Yield the texts of a folder, sorted by path, or for each that cannot be read its error.
 
-    Parameters
-    ----------
-    folder : path
-        Top folder. The label of files directly in it is ``root``. Hidden files and folders are ignored, and links to
-        folders are not followed.
-    how : Reading
-    pattern : str, default="*"
-        Files to read.
-    fields : Fields, optional
-        Fields of the records of CSV, TSV, JSONL, JSON and Parquet files; without it every file is one text.
+    The label of files directly in the folder is ``root``. Hidden files and folders are ignored, and links to folders
+    are not followed. `pattern` is the glob of the files to read. `fields` are those of the records of CSV, TSV,
+    JSONL, JSON and Parquet files; without them every file is one text.
     """
     folder = Path(folder)
     if not folder.is_dir():

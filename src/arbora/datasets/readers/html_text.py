@@ -31,13 +31,7 @@ _BLANKS = re.compile(r"[ \t\xa0]+")
 
 
 def clean_html(text: str, how: str = AUTO) -> str:
-    """Strip a text of HTML if it looks like HTML ("auto"), always ("strip") or never ("keep").
-
-    Examples
-    --------
-    >>> clean_html("<p>Fish &amp; ships</p>"), clean_html("1 < 2, and <b> is a tag")
-    ('Fish & ships', '1 < 2, and <b> is a tag')
-    """
+    """Strip a text of HTML if it looks like HTML ("auto"), always ("strip") or never ("keep")."""
     if how == AS_IS or (how == AUTO and ("<" not in text or not looks_like_html(text))):
         return text
     return html_text(text)
@@ -46,8 +40,6 @@ def clean_html(text: str, how: str = AUTO) -> str:
 def looks_like_html(text: str) -> bool:
     """Whether a text begins with a tag of HTML, or has line breaks as tags.
 
-    Examples
-    --------
     >>> looks_like_html("<!DOCTYPE html><title>x</title>"), looks_like_html("a <script> b")
     (True, False)
     """
@@ -55,13 +47,7 @@ def looks_like_html(text: str) -> bool:
 
 
 def html_text(source: str) -> str:
-    r"""Return the text of HTML: one line for each block.
-
-    Examples
-    --------
-    >>> html_text("<h1>Sea</h1><style>p {}</style><p>caf&eacute;<br>a <b>bold</b> fish</p>")
-    'Sea\ncafé\na bold fish'
-    """
+    """Return the text of HTML: one line for each block."""
     parser = _TextParser()
     try:
         parser.feed(source)

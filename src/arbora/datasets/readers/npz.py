@@ -31,21 +31,11 @@ class NpzData(NamedTuple):
 def read_npz(path: str | Path, *, max_unpacked: int | None = MAX_UNPACKED) -> NpzData:
     """Read a matrix with its labels, ids and feature names.
 
-    Parameters
-    ----------
-    path : path
-        The file must contain an array ``X``, or the arrays of a CSR or CSC matrix (``data``, ``indices``, ``indptr``,
-        ``shape``). Optional arrays: ``y`` and ``ids`` with a name or number per row, ``feature_names`` with a name
-        per column. Any other array with one entry per row is a field. Object arrays are refused: they need pickle.
-    max_unpacked : int or None, default=2**32
-        Largest size of all arrays together, in bytes. ``None``: no limit.
+    The file must contain an array ``X``, or the arrays of a CSR or CSC matrix (``data``, ``indices``, ``indptr``,
+    ``shape``). Optional arrays: ``y`` and ``ids`` with a name or number per row, ``feature_names`` with a name per
+    column. Any other array with one entry per row is a field. Object arrays are refused: they need pickle.
+    `max_unpacked` is the largest size of all arrays together, in bytes; None: no limit.
 
-    Returns
-    -------
-    NpzData
-
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "tiny.npz")
     >>> np.savez(path, X=np.eye(2), y=["a", "b"], year=[1990, 1991])
@@ -77,18 +67,7 @@ def read_npz(path: str | Path, *, max_unpacked: int | None = MAX_UNPACKED) -> Np
 
 
 def read_arrays(path: Path, max_unpacked: int | None = MAX_UNPACKED) -> dict[str, Matrix]:
-    """Read all arrays of an npz file; their sizes are compared with the limit and with the file before they are read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "zeros.npz")
-    >>> np.savez_compressed(path, X=np.zeros(10_000))
-    >>> read_arrays(path, max_unpacked=1000)
-    Traceback (most recent call last):
-    ...
-    arbora.datasets.base.DataFormatError: ... it unpacks to more than 1,000 bytes, the limit max_unpacked ...
-    """
+    """Read all arrays of an npz file; their sizes are first compared with the limit and with the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

@@ -47,26 +47,13 @@ class Fields(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How files are read.
-
-    Attributes
-    ----------
-    encoding : str
-        Encoding of the text; "auto": found from the content.
-    separator : str
-        Separator of the cells of delimited files; "auto": found from the header.
-    label_separator : str or None
-        Separator of several labels in one string; None: a string is one label.
-    html : {"auto", "strip", "keep"}
-        Which texts are stripped of HTML, see `clean_html`.
-    max_unpacked : int or None
-        Largest size of a compressed file when unpacked, in bytes; None: no limit.
-    """
+    """How files are read; "auto" is found from the content."""
 
     encoding: str = AUTO
-    separator: str = AUTO
-    label_separator: str | None = None
-    html: str = AS_IS
+    separator: str = AUTO  # of the cells of delimited files; "auto": found from the header
+    label_separator: str | None = None  # of several labels in one string; None: a string is one label
+    html: str = AS_IS  # which texts are stripped of HTML, see `clean_html`
+    # largest size of a compressed file when unpacked, in bytes; None: no limit
     max_unpacked: int | None = MAX_UNPACKED
 
 
@@ -95,8 +82,6 @@ def as_fields(text: str | Sequence[str]) -> tuple[str, ...]:
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
     """Write that a field or column does not exist, with the names of those that do, and what to do.
 
-    Examples
-    --------
     >>> unknown_name("column", "text", ["title", "body"])
     "no column 'text'; there are 'title', 'body': give the name of yours, --text NAME (text='NAME')"
     """
@@ -126,11 +111,6 @@ def read_record(
     """Make a row of a record: a mapping of field names to values.
 
     A missing text is an error. Where the text has several fields, those that are null are left out.
-
-    Examples
-    --------
-    >>> read_record({"text": "a cat", "label": 3}, Fields(), Reading(), Path("x.jsonl"), 1)[:2]
-    ('a cat', '3')
     """
     try:
         text = _text(record, fields, how)
@@ -167,10 +147,8 @@ def _text(record: Mapping[str, Any], fields: Fields, how: Reading) -> str:
 
 
 def read_label(value: Any, separator: str | None = None, may_lack: bool = False) -> Any:
-    """Check a label: a name, a list of names, or ``None``; whole numbers become strings.
+    """Check a label: a name, a list of names, or None; whole numbers become strings.
 
-    Examples
-    --------
     >>> read_label("a; b", ";"), read_label(7), read_label(["x", 2])
     (['a', 'b'], '7', ['x', '2'])
     """
@@ -229,13 +207,7 @@ def _parse(text: str, path: Path, line: int, start: int = 0) -> tuple[Any, int]:
 def jsonl_row(
     line: str, path: Path, number: int, fields: Fields, how: Reading | None = None
 ) -> TextRow | None:
-    """Read one line of JSONL; ``None`` for a blank one.
-
-    Examples
-    --------
-    >>> jsonl_row('{"text": "a cat", "label": "animal"}', Path("x.jsonl"), 1, Fields())[:2]
-    ('a cat', 'animal')
-    """
+    """Read one line of JSONL; None for a blank one."""
     line = line.strip()
     if not line:
         return None
@@ -401,22 +373,8 @@ def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
 
 
 def sniff_separator(header: str, wanted: Sequence[str] = ()) -> str:
-    """Find the separator of a header line.
+    """Find the separator of a header line that should have the columns `wanted`; a comma if it has no separator.
 
-    Parameters
-    ----------
-    header : str
-        The first line.
-    wanted : sequence of str
-        Columns that it should have.
-
-    Returns
-    -------
-    str
-        A comma if the line has no separator.
-
-    Examples
-    --------
     >>> sniff_separator("text;label, if known;id", ["text", "id"])
     ';'
     """

@@ -56,13 +56,7 @@ class FolderData(NamedTuple):
 
 
 def describe_texts(texts: Sequence[str], y: Any) -> str:
-    """Describe texts in one line: their number, their labels, and the beginning of the first.
-
-    Examples
-    --------
-    >>> describe_texts(["a cat sleeps"], None)
-    "1 text; first: 'a cat sleeps'"
-    """
+    """Describe texts in one line: their number, their labels, and the beginning of the first."""
     parts = [f"{len(texts):,} text{'s' * (len(texts) != 1)}"]
     if y is not None:
         n_labels = len(label_names(y))
