@@ -82,9 +82,7 @@ class Design(NamedTuple):
     n_features: int  # of the model
     bias: float  # value of the constant feature; 0 for none
     columns: Ints | None  # column of each class in the weights; None if they are in the order of the classes
-    limits: (
-        Matrix | None
-    )  # absolute value above which a weight is stored, for each feature; None: dense weights
+    limits: Matrix | None  # absolute value above which a weight of each feature is stored; None: dense weights
 
 
 def label_rows(X: Any, targets: Targets, sample_weight: Any) -> LabelledRows:

@@ -110,9 +110,8 @@ def best_leaves(
     -------
     Leaves
     """
-    from arbora.kernels.descent import (
-        find_best_leaves,
-    )  # loaded when it is needed: compiled code takes time to load
+    # Loaded when it is needed: compiled code takes time to load.
+    from arbora.kernels.descent import find_best_leaves
 
     rows, weights = as_csr(X), sp.csc_array(model.coef)
     weights.sort_indices()

@@ -351,9 +351,8 @@ def train_joint(
     full = size_of(training.X, options.dtype)
     size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
-    beside = (
-        0 if offset is None else 3 * engine.n_workers * block
-    )  # weights, offset, and a copy of some features
+    # Weights, offset, and a copy of some features.
+    beside = 0 if offset is None else 3 * engine.n_workers * block
     # Weights of the features that do not occur, and the rows with their features in another order.
     beside += weight_memory(full, n_classes, dense) - weight_memory(size, n_classes, dense)
     beside += size.n_bytes if rows.indices is not training.X.indices else 0

@@ -96,12 +96,10 @@ class Multipliers(NamedTuple):
 
 
 def multipliers_of_rows(multipliers: Multipliers, ids: Ints) -> Multipliers:
-    """Keep the multipliers of some sorted rows, which get the numbers 0, 1, ...
+    """Multipliers of the rows `ids` (sorted), which get the numbers 0, 1, ...
 
-    Examples
-    --------
-    >>> given = Multipliers(np.array([2, 5, 7]), np.array([0, 1, 0]), np.array([0.5, -1.0, 2.0]))
-    >>> multipliers_of_rows(given, np.array([5, 6, 7])).rows
+    >>> multipliers = Multipliers(np.array([2, 5, 7]), np.array([0, 1, 0]), np.array([0.5, -1.0, 2.0]))
+    >>> multipliers_of_rows(multipliers, np.array([5, 6, 7])).rows
     array([0, 2])
     """
     places = np.searchsorted(ids, multipliers.rows)
@@ -139,9 +137,8 @@ class CoupledState:
     multipliers: list[Multipliers]
     candidates: list[Ints]
     shared: Matrix
-    gap_ratio: float = (
-        0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
-    )
+    # Ratio of certified to estimated gap: a visit closes much of the gap that it meets.
+    gap_ratio: float = 0.4
     n_rounds: int = 0
     n_restricted: int = 0  # rounds over the candidates since the last one over all rows
     full_gap: float = np.nan  # of the last round over all rows
@@ -197,14 +194,7 @@ class CoupledState:
 
 
 class RoundPieces:
-    """The pieces of a fit in a checkpoint; without a checkpoint nothing is saved.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint or None
-    key : str
-        Prefix of the names of the pieces.
-    """
+    """The pieces of a fit in a checkpoint, with the prefix `key` in their names; None saves nothing."""
 
     def __init__(self, checkpoint: Checkpoint | None, key: str = "") -> None:
         self.checkpoint, self.key = checkpoint, key
@@ -282,8 +272,9 @@ class RoundPieces:
 # the left or from the right, whichever costs less:
 #
 # - (mix D') X walks the changed rows once for every part. Best for long sparse rows and few parts, such as the nodes
-# above the leaves of a tree. - mix (D'X) walks them once for every group, into a dense matrix of the block, which
-# is then added to all parts. Best for few features or many parts: in a dense graph a block sees nearly all parts.
+#   above the leaves of a tree.
+# - mix (D'X) walks them once for every group, into a dense matrix of the block, which is then added to all parts.
+#   Best for few features or many parts: in a dense graph a block sees nearly all parts.
 #
 # The batch of blocks is chosen so that these matrices need no more memory than the weights of the blocks did during
 # their visit, and the changes no more than some megabytes. Each part is updated by one thread, blocks in their order,
@@ -356,12 +347,7 @@ def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> It
 def gathers(rows: LinearRows, changed: Ints, group: Ints, shape: tuple[int, ...]) -> bool:
     """Whether it is cheaper to gather the changes in a dense matrix, a row for each group, first.
 
-    Parameters
-    ----------
-    rows : LinearRows
-    changed, group : ndarray of int
-        Row and group of each change, sorted by row.
-    shape : (n_parts, n_groups)
+    `changed` and `group` are row and group of each change, sorted by row; `shape` is (n_parts, n_groups).
     """
     n_parts, n_groups = shape
     if n_parts <= 1:
@@ -397,9 +383,8 @@ def spans(layout: Layout, blocks: Sequence[int], n_runs: int) -> list[tuple[int,
 # --- Dual coordinate descent for classes whose weights are sums of shared parts, to a certified duality gap ---
 
 
-_ACTIVE_WORK = (
-    1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile
-)
+# Work on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile.
+_ACTIVE_WORK = 1.0
 _MAX_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
 _NARROW_TOL = 0.01  # of rounds over the rows with given multipliers
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
@@ -438,33 +423,9 @@ class CoupledSolution(NamedTuple):
 class CoupledSolver:
     """Solver of a coupled problem in this process.
 
-    Parameters
-    ----------
-    rows : LinearRows
-    costs : callable
-        Returns, for a range of classes and some rows, the array of signs times costs.
-    factor : sparse matrix of shape (n_parts, n_classes)
-        Shares of the classes in the parts.
-    loss : {"hinge", "squared_hinge", "logistic"}
-    engine : Engine
-    offset : callable, optional
-        Returns, for a range of classes, the weights (n_features + 1, n_block) that deviations are measured from.
-
-    Examples
-    --------
-    Two classes that share a parent, one document each:
-
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.core.engine import SerialEngine
-    >>> from arbora.infer.linear.rows import prepare_rows
-    >>> rows = prepare_rows(sp.csr_array(np.eye(2)), np.float64, bias=0.0)
-    >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
-    >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> solver = CoupledSolver(rows, costs, parent_and_leaves, "hinge", SerialEngine())
-    >>> solution = solver.solve(tol=1e-6, max_iter=100)
-    >>> solver.weights(0, solution)[:2].round(3)  # the parent has no part in what the classes disagree on
-    array([[ 1., -1.],
-           [-1.,  1.]])
+    `costs` returns the signs times costs of a range of classes and some rows. `factor` (n_parts x n_classes) holds
+    the shares of the classes in the parts. `offset` returns the weights (n_features + 1, n_block) from which the
+    deviations of a range of classes are measured; None means zeros.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("shares_memory",)  # of the engine
@@ -744,30 +705,14 @@ class CoupledSolver:
         certify: bool = True,
         store: Store | None = None,
     ) -> CoupledSolution:
-        """Run rounds over all blocks until the certified duality gap is small.
+        """Run rounds over all blocks until the certified relative duality gap is at most `tol`.
 
-        Parameters
-        ----------
-        tol : float
-            Relative duality gap at which to stop.
-        max_iter : int
-            Maximum number of rounds.
-        seed : int
-            Seed of the order in which rows and waves are visited.
-        multipliers : list of Multipliers, optional
-            Start; those of a smaller C are a good and feasible start.
-        checkpoint : Checkpoint, optional
-            Saves and restores the rounds.
-        progress : Progress, optional
-        key : str
-            Prefix of the names of the pieces in the checkpoint.
-        certify : bool
-            If not, the gap that a round estimates is enough. If every block has given multipliers then, rounds go
-            over their rows only, to a relative gap of at most 1%: their dual gap is small long before the margins of
-            these rows have settled.
-        store : callable, optional
-            Receives, at every certificate, the number of each block and its weights, without the scale of the
-            certificate: with the last call for a block, those of the solution. Not called without `certify`.
+        `multipliers` are the start: those of a smaller C are feasible. With `certify=False` the gap that a round
+        estimates is enough; if every block then starts from multipliers, rounds of a hinge loss go over their rows
+        only, to a relative gap of at most 1%: their dual gap is small long before the margins of these rows have
+        settled. `store` receives, at every certificate, the number of each block and its weights, without the scale
+        of the certificate: with the last call for a block, those of the solution. `key` is the prefix of the pieces
+        in the checkpoint.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
         narrow = not certify and self.loss != "logistic" and multipliers is not None and state.has_multipliers

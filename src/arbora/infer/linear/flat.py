@@ -38,9 +38,8 @@ from arbora.kernels.linear.logistic import certify_logistic
 from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
-_NEARLY = (
-    0.1  # relative gap from which on passes list the pairs that can move; sweeps make larger steps before
-)
+# Relative gap from which on passes list the pairs that can move; sweeps make larger steps before.
+_NEARLY = 0.1
 _ENOUGH = {"hinge": 0.2, "squared_hinge": 0.05}  # active sweeps end at this share of the block's mean gap
 
 

@@ -52,13 +52,7 @@ class Sharing(NamedTuple):
 
 
 def group_classes(mix: Matrix, dtype: Any) -> Sharing:
-    """Group the classes of a block by their shares in the shared parts: in a tree, by the node that they are below.
-
-    Examples
-    --------
-    >>> group_classes(np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 2.0]]), np.float64).group
-    array([0, 1, 1])
-    """
+    """Group the classes of a block by their shares in the shared parts: in a tree, by the node above them."""
     distinct, group = np.unique(np.asarray(mix, dtype), axis=1, return_inverse=True)
     return Sharing(np.ascontiguousarray(distinct), group.ravel().astype(np.int64))
 
@@ -66,15 +60,9 @@ def group_classes(mix: Matrix, dtype: Any) -> Sharing:
 def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     """Cut classes into blocks, parts into local and shared ones, and blocks into waves.
 
-    Parameters
-    ----------
-    factor : sparse matrix of shape (n_parts, n_classes)
-        Its columns in an order that keeps classes that share parts together.
-    together : int
-        Least number of blocks of a wave that may change the same part: the number of shards.
+    The columns of `factor` (n_parts x n_classes) keep classes that share parts together. At least `together` blocks
+    of a wave, the number of shards, may change the same part.
 
-    Examples
-    --------
     >>> import scipy.sparse as sp
     >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
     >>> layout = lay_out(star)

@@ -81,14 +81,6 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
     """Whether Newton's method is faster: logistic loss, dense rows, few features, pairs that fit into memory.
 
     The decision depends on sizes only, not on free memory, so that a fit is the same on any machine.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.rows import prepare_rows
-    >>> rows = prepare_rows(sp.csr_array(np.ones((10, 3))))
-    >>> suits_newton(rows, 5, "logistic"), suits_newton(rows, 5, "hinge")
-    (True, False)
     """
     few = rows.n_features <= min(MAX_FEATURES, rows.n_samples) and n_classes <= MAX_CLASSES
     n_numbers = rows.n_samples * (rows.n_features + n_classes)
@@ -96,34 +88,7 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
 
 
 class CoupledNewton:
-    """Solver of a coupled problem with the logistic loss, with the interface of `CoupledSolver`.
-
-    Parameters
-    ----------
-    rows : LinearRows
-        Dense rows.
-    costs : callable
-        Returns the array of signs times costs for a range of classes and some rows.
-    factor : sparse matrix of shape (n_parts, n_classes)
-    engine : Engine
-    offset : callable, optional
-        Returns the weights (n_features + 1, n_block), for a range of classes, from which deviations are penalised.
-
-    Examples
-    --------
-    Two classes that share a parent, one document each:
-
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.engine import ThreadEngine
-    >>> from arbora.infer.linear.rows import prepare_rows
-    >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
-    >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
-    >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> newton = CoupledNewton(rows, costs, parent_and_leaves, ThreadEngine())
-    >>> solution = newton.solve(tol=1e-9, max_iter=20)
-    >>> newton.weights(0, solution)[:1].round(3)  # opposite weights have no part in the parent
-    array([[ 0.675, -0.675]])
-    """
+    """Solver of a coupled problem with the logistic loss and dense rows, with the interface of `CoupledSolver`."""
 
     def __init__(
         self,
@@ -224,23 +189,10 @@ class CoupledNewton:
         progress: Progress | None = None,
         key: str = "",
     ) -> NewtonSolution:
-        """Take Newton steps until the duality gap is small.
+        """Take Newton steps, at least one, until the relative duality gap is at most `tol`.
 
-        Parameters
-        ----------
-        tol : float
-            Relative duality gap at which to stop.
-        max_iter : int
-            Maximum number of steps; at least one is taken.
-        seed : int
-            Not used; the method is deterministic.
-        multipliers : ndarray of shape (n_features + 1, n_classes), optional
-            Where to begin: those of another solution, possibly for other costs or another factor.
-        checkpoint : Checkpoint, optional
-            Where steps are saved and resumed from.
-        progress : Progress, optional
-        key : str
-            Prefix of the name of the piece in the checkpoint.
+        `multipliers` (n_features + 1, n_classes) are the start: those of another solution, possibly for other costs
+        or another factor. `seed` is not used: the method is deterministic.
         """
         try:
             with ThreadpoolController().limit(limits=1, user_api="blas"):

@@ -138,36 +138,10 @@ def solve_paths(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PathSolution:
-    """Solve all choices jointly to a certified relative duality gap.
+    """Solve all choices jointly to a certified relative duality gap of at most `tol`.
 
-    Parameters
-    ----------
-    rows : LinearRows
-        From `prepare_rows`.
-    P : sparse CSR of shape (n_classes, n_parts)
-        With sorted indices.
-    choices : Choices
-        Costs in the precision of the rows.
-    mu, unit : float
-        Margins are mu / 2 ||P_r - P_y||^2 + unit for y != r.
-    tol, max_iter, seed
-        Relative gap at which to stop, maximum number of sweeps over all rows, seed of their order.
-    progress : Progress, optional
-
-    Returns
-    -------
-    PathSolution
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.rows import prepare_rows
-    >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
-    >>> both = np.zeros(2, np.int32), np.full(2, 2, np.int32)
-    >>> choices = Choices(np.arange(3), np.arange(2, dtype=np.int32), *both, np.ones(2))
-    >>> solution = solve_paths(rows, sp.eye_array(2, format="csr"), choices)
-    >>> solution.weights[0].round(3), round(solution.objective, 3)
-    (array([ 0.5, -0.5]), 0.25)
+    P (n_classes x n_parts) has sorted indices; the margins are mu / 2 ||P_r - P_y||^2 + unit for y != r. The costs of
+    the choices have the precision of the rows. `max_iter` counts sweeps over all rows; `seed` is that of their order.
     """
     paths = as_paths(P, mu, unit, rows.dtype)
     state, rng = start(rows, P.shape[1], choices), np.random.default_rng(seed)

@@ -38,11 +38,6 @@ def class_blocks(n_classes: int) -> list[range]:
 
     Sizes are multiples of OCTET, except the last one, and nearly equal: a class of a block of 31 takes the kernels up
     to 1.7 times as long as one of a block of 32.
-
-    Examples
-    --------
-    >>> class_blocks(40), class_blocks(63)
-    ([range(0, 24), range(24, 40)], [range(0, 32), range(32, 63)])
     """
     n_blocks, unit = -(-n_classes // BLOCK), min(OCTET, BLOCK)
     n_units = -(-n_classes // unit)
@@ -54,9 +49,6 @@ def class_blocks(n_classes: int) -> list[range]:
 def visiting_order(n_rows: int, rng: np.random.Generator) -> Ints:
     """Return a random order of the rows; many rows in runs of neighbours, which are read twice as fast.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> order = visiting_order(10_000, np.random.default_rng(0))
     >>> np.array_equal(np.sort(order), np.arange(10_000)), np.unique(order[:16] // 16).size
     (True, 1)
@@ -93,10 +85,6 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     dtype : float32 or float64
     bias : float
         Value of the constant feature that carries the intercept; 0 for none.
-
-    Returns
-    -------
-    LinearRows
 
     Examples
     --------
@@ -138,18 +126,9 @@ def view_all(rows: LinearRows) -> RowView:
 def view_by_frequency(rows: LinearRows) -> RowView:
     """Return a view of all rows with the features that occur, the most frequent ones first.
 
-    The weights of frequent features then lie together in memory, and each row reads them in the order of memory:
-    a sweep over rows with 400,000 features takes 0.7 of the time. Dense rows, and rows with few features, stay as
-    they are.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.rows import prepare_rows
-    >>> X = sp.csr_array((3, 5000))
-    >>> X[[0, 1, 1], [70, 9, 70]] = 1.0
-    >>> view_by_frequency(prepare_rows(sp.csr_array(X))).features
-    array([  70,    9, 5000])
+    The weights of frequent features then lie together in memory, and each row reads them in the order of memory: a
+    sweep over rows with 400,000 features takes 0.7 of the time. Dense rows, and rows with few features, stay as they
+    are.
     """
     if rows.dense or rows.n_features <= _FEW_FEATURES:
         return view_all(rows)
@@ -191,8 +170,6 @@ _MAX_SWEEPS = 30
 def idle_gap(gap: float, objective: float, n_pairs: int, dtype: Any) -> float:
     """Return the gap up to which a pair is skipped, or -1 if gaps are so small that they are mostly rounding errors.
 
-    Examples
-    --------
     >>> idle_gap(1.0, 10.0, 100, np.float64), idle_gap(1e-9, 10.0, 100, np.float64)
     (0.001, -1.0)
     """
@@ -204,14 +181,8 @@ def idle_gap(gap: float, objective: float, n_pairs: int, dtype: Any) -> float:
 class LogisticSweeps:
     """Sweeps that update the weights W and multipliers A of a block in place.
 
-    Parameters
-    ----------
-    rows : LinearRows
-    cost, A : ndarray of shape (n_samples, n_block)
-        Signs times costs, and multipliers.
-    K : ndarray of shape (n_block, n_block) or None
-        How classes share weights (`kernels.linear.coupled`); None if they do not.
-    W : ndarray of shape (n_features + 1, n_block)
+    W has the shape (n_features + 1, n_block); A and `cost`, which holds signs times costs, (n_samples, n_block).
+    K (n_block, n_block) is how classes share weights (`kernels.linear.coupled`); None if they do not.
     """
 
     def __init__(self, rows: LinearRows, cost: Matrix, K: Matrix | None, W: Matrix, A: Matrix) -> None:
@@ -222,9 +193,9 @@ class LogisticSweeps:
         return sweep_logistic(*self._arrays, order, self._gaps.dtype.type(idle), self._gaps)  # type: ignore[no-any-return]
 
     def over_rows(self, order: Ints, idle: float) -> tuple[float, float, float]:
-        """Sweep over the given rows; pairs with a gap of at most `idle` are skipped.
+        """Sweep over the rows `order`; pairs with a gap of at most `idle` are skipped.
 
-        Returns loss, regulariser and gap, summed over pairs as they were when visited.
+        The result is loss, regulariser and gap, summed over pairs as they were when visited.
         """
         self._order = order
         return self._sweep(order, idle)

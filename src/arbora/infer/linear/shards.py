@@ -71,15 +71,7 @@ class SharedChange(NamedTuple):
 
 
 def cut_layout(layout: Layout, runs: Sequence[range]) -> list[ShardLayout]:
-    """Cut blocks, and the shared parts that they see, into shards.
-
-    Examples
-    --------
-    >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
-    >>> first, second = cut_layout(lay_out(star), [range(0, 1), range(1, 2)])
-    >>> first.layout.blocks, second.layout.blocks, second.crossing, second.ids
-    ([range(0, 24)], [range(24, 40)], array([0]), array([0]))
-    """
+    """Cut blocks, and the shared parts that they see, into shards."""
     parts_of_runs = [
         np.unique(np.concatenate([layout.seen[k] for k in run])).astype(np.int64) for run in runs
     ]
@@ -111,10 +103,8 @@ def nothing(dtype: Any) -> SharedChange:
 def add_changes(changes: Sequence[SharedChange]) -> SharedChange:
     """Add up the changes of several shards, in their order.
 
-    Examples
-    --------
-    >>> one = SharedChange(np.array([0, 2]), np.array([5]), np.ones((2, 1)))
-    >>> add_changes([one, SharedChange(np.array([2]), np.array([5, 7]), np.ones((1, 2)))])
+    >>> change = SharedChange(np.array([0, 2]), np.array([5]), np.ones((2, 1)))
+    >>> add_changes([change, SharedChange(np.array([2]), np.array([5, 7]), np.ones((1, 2)))])
     SharedChange(ids=array([0, 2]), features=array([5, 7]), values=array([[1., 0.],
            [2., 1.]]))
     """
@@ -127,14 +117,7 @@ def add_changes(changes: Sequence[SharedChange]) -> SharedChange:
 
 
 class CoupledShard(CoupledSolver):
-    """The blocks of one shard.
-
-    Parameters
-    ----------
-    common : CoupledCommon
-    own : ShardLayout
-    engine : Engine
-    """
+    """The blocks of one shard."""
 
     def __init__(self, common: CoupledCommon, piece: ShardLayout, engine: Engine) -> None:
         self.rows, self.costs, self.loss, self.offset = common
@@ -233,13 +216,8 @@ class CoupledShard(CoupledSolver):
 class ShardedCoupledSolver(CoupledSolver):
     """Solver of a coupled problem whose blocks are in the shards of an engine, used like `CoupledSolver`.
 
-    Parameters
-    ----------
-    rows, costs, factor, loss, offset
-        As in `CoupledSolver`; `costs` and `offset` must be picklable.
-    engine : Engine
-    asked_between : bool
-        Whether weights are asked for between solutions, not only after the last one.
+    `costs` and `offset` must be picklable. `asked_between`: weights are asked for between solutions, not only after
+    the last one.
     """
 
     needs = ()
@@ -358,13 +336,7 @@ def coupled_solver(
     offset: Weights | None = None,
     asked_between: bool = False,
 ) -> CoupledSolver:
-    """Return the solver whose needs an engine meets: in this process, or in shards.
-
-    Parameters
-    ----------
-    rows, costs, factor, loss, engine, offset, asked_between
-        As in `CoupledSolver` and `ShardedCoupledSolver`.
-    """
+    """Return the solver whose needs an engine meets: in this process, or in shards."""
     if missing(engine, CoupledSolver.needs):
         return ShardedCoupledSolver(rows, costs, factor, loss, engine, offset, asked_between)
     return CoupledSolver(rows, costs, factor, loss, engine, offset)
