@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import arbora
 from arbora.classify import HierarchicalBayesClassifier, MultinomialLogistic, RecursiveSVC
-from arbora.classify.linear import design_matrix
+from arbora.classify.multinomial import design_matrix
 from arbora.classify.recursive.coupling import couple, fading
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture

@@ -9,9 +9,8 @@ import scipy.sparse as sp
 
 from arbora import io
 from arbora.classify import MultinomialLogistic
-from arbora.classify import linear as feature_subset
 from arbora.classify import multinomial as module
-from arbora.classify.linear import dense_model, design_matrix, pruned_model, pruning_limits
+from arbora.classify.multinomial import dense_model, design_matrix, pruned_model, pruning_limits
 from arbora.engine import ThreadEngine
 from arbora.infer.softmax import penalty as multinomial_penalty
 from arbora.infer.softmax import solve as multinomial_solve
@@ -62,7 +61,7 @@ def test_pruned_model_keeps_the_large_weights(params, tmp_path):
 @pytest.mark.parametrize("at_once", [1, 1000])
 @pytest.mark.parametrize("position", [None, [2, 0, 1]])
 def test_trained_weights_are_expanded_to_all_features(bias, seen, at_once, position, monkeypatch):
-    monkeypatch.setattr(feature_subset, "_WEIGHTS_PER_CHUNK", at_once)
+    monkeypatch.setattr(module, "_WEIGHTS_PER_CHUNK", at_once)
     n_features, seen = 7, np.array(seen, np.int64)
     W = np.arange(1.0, 1 + 3 * (len(seen) + bool(bias))).reshape(-1, 3)
     columns = slice(None) if position is None else position
@@ -97,7 +96,7 @@ def test_all_features_are_trained_if_most_occur(n_missing):
 @pytest.mark.parametrize("more", [{}, {"prune_below": 0.5}, {"fit_intercept": False}])
 def test_lc_needs_no_more_memory_than_estimated(over_a_tree, more, monkeypatch):
     """The weights are never in memory twice, with or without a structure."""
-    monkeypatch.setattr(feature_subset, "_WEIGHTS_PER_CHUNK", 100_000)
+    monkeypatch.setattr(module, "_WEIGHTS_PER_CHUNK", 100_000)
     monkeypatch.setattr(multinomial_penalty, "_NUMBERS_PER_CHUNK", 100_000)
     names = np.array([f"{k % 8}/{k}" for k in range(1500)])
     rows = sp.random_array((1500, 3000), density=0.005, rng=np.random.default_rng(0), format="csr")

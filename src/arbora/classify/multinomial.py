@@ -35,18 +35,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.cost_choice import mean_squared_norm
 from arbora.classify.estimator import AUTO_COST_CONSTRAINT, LINEAR_CONSTRAINTS, NodePredictor
-from arbora.classify.linear import (
-    LinearModel,
-    dense_model,
-    design_matrix,
-    linear_scores,
-    needs_no_copy,
-    pruned_model,
-    pruning_limits,
-)
+from arbora.classify.linear import LinearModel, linear_scores
 from arbora.classify.recursive.coupling import couple, node_weights, read_coupling
 from arbora.classify.training import Targets, as_csr, check_labelled_rows
-from arbora.core.chunks import require_memory
+from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine, check_needs
 from arbora.core.estimator import RowEstimator, all_or_nothing, draw_seed, warn_caller
 from arbora.core.monitor import Monitor, Progress
@@ -54,9 +46,13 @@ from arbora.core.validation import check_squares, precision_for
 from arbora.engine import ThreadEngine, engine_for
 from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution, class_weights
 from arbora.infer.softmax.solve import SOLVERS, choose_solver, solve
+from arbora.infer.tree_sum import pruned
 from arbora.structure import Hierarchy, LabelGraph
 
 AUTO_COST = 30.0  # in units of 1 / (mean squared norm of the rows): the slope of a softmax is never above 1
+_DENSE_SHARE = 0.5  # share of non-zero entries above which X is made dense
+_OCCURRING_SHARE = 0.5  # share of occurring features above which all features are trained
+_WEIGHTS_PER_CHUNK = 1 << 24  # weights that are copied at a time
 
 
 class Penalty(NamedTuple):
@@ -82,7 +78,7 @@ class Design(NamedTuple):
     n_features: int  # of the model
     bias: float  # value of the constant feature; 0 for none
     columns: Ints | None  # column of each class in the weights; None if they are in the order of the classes
-    limits: Matrix | None  # absolute value above which a weight of each feature is stored; None: dense weights
+    limits: Matrix | None  # of each feature: larger absolute weights are stored; None: dense weights
 
 
 def label_rows(X: Any, targets: Targets, sample_weight: Any) -> LabelledRows:
@@ -157,6 +153,110 @@ def expand(solution: SoftmaxSolution, design: Design, engine: Engine) -> LinearM
     if limits is None:
         return dense_model(W, selected, n_features, bias, engine, columns)
     return pruned_model(W, selected, n_features, bias, limits, columns)
+
+
+# Training uses the features that occur in X; its weights are then expanded to all features. The weights of very many
+# classes may fill the memory, so they are not copied if that can be avoided:
+#
+# - if most features occur, all of them are trained, and the weights of the others stay zero;
+# - otherwise the weights are copied into a new matrix, whose pages of zeros take no memory;
+# - pruned weights become a sparse matrix of the entries that are large enough.
+
+
+def design_matrix(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, Ints]:
+    """Select the features to train on and append a constant one for the bias, if there is any.
+
+    The features are those that occur, or all if most occur; they are the second result. The rows are dense if most of
+    their entries are non-zero.
+
+    >>> design_matrix(sp.csr_array([[0.0, 3.0]]), 1.0, "float64")
+    (array([[3., 1.]]), array([1]))
+    """
+    selected = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    if len(selected) > _OCCURRING_SHARE * X.shape[1]:
+        selected = np.arange(X.shape[1])
+    X = X.astype(dtype) if len(selected) == X.shape[1] else sp.csr_array(X[:, selected]).astype(dtype)
+    column = np.full((X.shape[0], 1 if bias else 0), bias, dtype)
+    if X.nnz > _DENSE_SHARE * X.shape[0] * max(X.shape[1], 1):
+        return np.hstack([X.toarray(), column]), selected
+    return sp.csr_array(sp.hstack([X, sp.csr_array(column)], format="csr")), selected
+
+
+def _chunks(n_rows: int, n_columns: int) -> list[slice]:
+    return split(n_rows, size=max(1, _WEIGHTS_PER_CHUNK // max(1, n_columns)))
+
+
+def needs_no_copy(n_selected: int, n_features: int, bias: float, engine: Engine) -> bool:
+    """Whether the trained matrix has the shape of the final weights.
+
+    A file of weights always has a row for the bias.
+    """
+    return n_selected == n_features and (bias > 0 or not engine.keeps_weights_in_files)
+
+
+def dense_model(
+    W: Matrix,
+    selected: Ints,
+    n_features: int,
+    bias: float,
+    engine: Engine,
+    position: Ints | None = None,
+) -> LinearModel:
+    """Expand trained weights to all features, as dense arrays.
+
+    W (n_selected rows, and one for a bias) has a row for each feature in `selected` and a column for each class; it
+    may be overwritten. `bias` is the value of the constant feature; 0 without one. `position` is the column of each
+    class; None if they are in the order of the classes.
+    """
+    target = np.append(selected, n_features) if bias else selected
+    chunks = _chunks(len(target), W.shape[1])
+    if needs_no_copy(len(selected), n_features, bias, engine):
+        for chunk in chunks if position is not None else []:
+            W[chunk] = W[chunk][:, position]
+            engine.settle(W)
+        if not bias:
+            return LinearModel(W.T, np.zeros(W.shape[1], W.dtype))
+        return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
+    weights = engine.zeros((n_features + 1, W.shape[1]), W.dtype)
+    for chunk in chunks:
+        weights[target[chunk]] = W[chunk] if position is None else W[chunk][:, position]
+        engine.settle(W)
+        engine.settle(weights)
+    engine.discard(W)
+    return LinearModel(weights[:-1].T, weights[-1] * weights.dtype.type(bias))
+
+
+def pruning_limits(n_weights: int, prune_below: float, bias: float, dtype: Any) -> Matrix:
+    """Return, for each row of the weights, the absolute value above which entries are kept; 0 for the bias."""
+    limits = np.full(n_weights, prune_below, dtype)
+    if bias:
+        limits[-1] = 0
+    return limits
+
+
+def pruned_model(
+    W: Any,
+    selected: Ints,
+    n_features: int,
+    bias: float,
+    limits: Matrix,
+    position: Ints | None = None,
+) -> LinearModel:
+    """Expand weights as `dense_model` does, but to a sparse matrix of the entries above `limits` (`pruning_limits`).
+
+    A sparse W is pruned already.
+    """
+    if not sp.issparse(W):
+        chunks = _chunks(*W.shape) or [slice(0)]
+        W = sp.csr_array(sp.vstack([pruned(W[chunk], limits[chunk, None]) for chunk in chunks], format="csr"))
+    W = W if position is None else sp.csr_array(W[:, position])
+    n_classes, dtype = W.shape[1], W.dtype
+    intercept = W[[-1]].toarray().ravel() * dtype.type(bias) if bias else np.zeros(n_classes, dtype)
+    indptr = np.zeros(n_features + 1, W.indptr.dtype)
+    indptr[selected + 1] = np.diff(W.indptr)[: len(selected)]
+    np.cumsum(indptr, out=indptr)
+    entries = W.data[: indptr[-1]], W.indices[: indptr[-1]], indptr
+    return LinearModel(sp.csc_array(entries, shape=(n_classes, n_features)), intercept)
 
 
 def why_not_converged(solver: str, monitor: Monitor, dtype: Any) -> str:
