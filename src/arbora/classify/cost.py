@@ -75,16 +75,7 @@ def single_root(hierarchy: Hierarchy) -> Hierarchy:
 
 
 def proper_ancestors(hierarchy: Hierarchy, nodes: Ints) -> sp.csr_array:
-    """Mark the ancestors of each node, without the node itself; of shape (len(nodes), n_nodes).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.structure import Hierarchy
-    >>> proper_ancestors(Hierarchy.from_parents([-1, 0, 1]), np.array([2, 0])).toarray()
-    array([[1., 1., 0.],
-           [0., 0., 0.]])
-    """
+    """Mark the ancestors of each node, without the node itself; of shape (len(nodes), n_nodes)."""
     shape = (len(nodes), hierarchy.n_nodes)
     itself = sp.csr_array((np.ones(len(nodes)), nodes, np.arange(len(nodes) + 1)), shape=shape)
     return sp.csr_array(hierarchy.ancestor_matrix[nodes].astype(np.float64) - itself)
@@ -93,32 +84,9 @@ def proper_ancestors(hierarchy: Hierarchy, nodes: Ints) -> sp.csr_array:
 def block_costs(
     hierarchy: Hierarchy, class_nodes: Ints, columns: slice, cost: str, base: float
 ) -> BlockCosts:
-    """Cost of a document of any class in the problems of some of the classes.
+    """Cost of a document of any class in the problems of the classes `columns`, in a hierarchy with a single root.
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-        With a single root.
-    class_nodes : ndarray of int of shape (n_classes,)
-    columns : slice
-        Classes of the problems.
-    cost : {"tree", "exponential", "common_ancestors"}
-    base : float
-        Of the exponential.
-
-    Returns
-    -------
-    BlockCosts
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.structure import Hierarchy
-    >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
-    >>> block_costs(h, np.array([2, 3, 4]), slice(0, 2), "tree", 1.25)
-    BlockCosts(positive=array([3., 3.]), other=array([[0., 3.],
-           [3., 0.],
-           [3., 2.]]))
+    `cost` is "tree", "exponential" (with the base `base`) or "common_ancestors".
     """
     block = class_nodes[columns]
     if cost == "common_ancestors":
@@ -134,14 +102,7 @@ def block_costs(
 
 
 def smallest_of_labels(positives: sp.csr_array, values: Matrix, empty: float) -> Matrix:
-    """Smallest value (or row of values) among the classes of each document.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> smallest_of_labels(sp.csr_array([[1, 0, 1], [0, 0, 0]]), np.array([3.0, 1.0, 2.0]), empty=9)
-    array([2., 9.])
-    """
+    """Smallest value (or row of values) among the classes of each document; `empty` without classes."""
     smallest = np.full((positives.shape[0], *values.shape[1:]), empty, values.dtype)
     labelled = np.diff(positives.indptr) > 0
     if labelled.any():
@@ -151,26 +112,9 @@ def smallest_of_labels(positives: sp.csr_array, values: Matrix, empty: float) ->
 
 
 def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float64) -> Matrix:
-    """Costs of documents from those of their classes.
+    """Costs (n_samples, n_block) of documents from those of their classes, which `positives` marks.
 
-    Parameters
-    ----------
-    positives : sparse CSR of shape (n_samples, n_classes)
-        The classes of each document.
-    costs : BlockCosts
-    dtype : float32 or float64
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_block)
-        Cost of the nearest class of the document; that of a positive if it has the class itself or no class.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> costs = BlockCosts(np.array([4.0]), np.array([[0.0], [2.0], [4.0]]))
-    >>> pair_costs(sp.csr_array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]]), costs).ravel()
-    array([4., 2., 4., 4.])
+    They are the cost of the nearest class of the document; that of a positive if it has the class itself or no class.
     """
     n_samples = positives.shape[0]
     pairs = np.empty((n_samples, len(costs.positive)), dtype)
@@ -183,15 +127,7 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
 
 
 def imbalance_factors(positives: sp.csr_array, weight: Matrix) -> Array:
-    """Extra cost of documents of small classes, by their rarest class; 1 for those without a label.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> positives = sp.csr_array(np.repeat(np.eye(2), [10, 30], axis=0))
-    >>> imbalance_factors(positives, np.ones(40))[[0, -1]].round(6)
-    array([11., 1.])
-    """
+    """Extra cost of documents of small classes, by their rarest class; 1 for those without a label."""
     smallest = smallest_of_labels(positives, positives.T @ weight, empty=np.inf)
     return 1 + _MAX_EXTRA * expit(-np.maximum(smallest - _FEW_DOCUMENTS, 0))
 

@@ -50,8 +50,6 @@ _COARSE_TOL = 0.05
 def mean_squared_norm(X: sp.csr_array, weight: Matrix) -> float:
     """Weighted mean squared norm of the rows; 1 if all of them are zero.
 
-    Examples
-    --------
     >>> mean_squared_norm(sp.csr_array([[3.0, 4.0], [0.0, 1.0]]), np.ones(2))
     13.0
     """
@@ -69,18 +67,7 @@ def unit_cost(training: Training) -> float:
 
 
 def choose_cost(training: Training, engine: Engine) -> float:
-    """Choose the cost of one-vs-rest classifiers on a sample of rows and classes.
-
-    Parameters
-    ----------
-    training : Training
-        With the costs of C = 1.
-    engine : Engine
-
-    Returns
-    -------
-    float
-    """
+    """Choose the cost of one-vs-rest classifiers on a sample of rows and classes; `training` has those of C = 1."""
     start = unit_cost(training)
     if training.X.shape[0] < _MIN_ROWS or not training.positives.nnz:
         return start

@@ -48,14 +48,7 @@ class Calibration(NamedTuple):
 
 
 def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
-    """Maximise a log-likelihood that is concave in the scale of the scores, hence unimodal in its logarithm.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(fit_scale(lambda scale: -((scale - 3.0) ** 2)).scale, 3)
-    3.0
-    """
+    """Maximise a log-likelihood that is concave in the scale of the scores, hence unimodal in its logarithm."""
     best = minimize_scalar(
         lambda log_scale: -mean_log_likelihood(float(np.exp(log_scale))),
         bounds=(-_MAX_LOG_SCALE, _MAX_LOG_SCALE),
@@ -71,31 +64,11 @@ def fit_softmax_scale(
     weight: Matrix | None = None,
     targets: tuple[float, float] | None = None,
 ) -> Calibration:
-    """Maximise the likelihood of the true classes over the scale of a softmax.
+    """Maximise the likelihood of the true classes, the columns `codes` of the scores, over the scale of a softmax.
 
     The targets are smoothed as if one additional row belonged to another class, so that a few rows that are all
-    classified correctly do not give probabilities of 1.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-    codes : ndarray of shape (n_samples,)
-        Column of the true class.
-    weight : ndarray of shape (n_samples,), optional
-    targets : pair of float, optional
-        Smoothed targets of the true class and of each other one, if the rows are a sample.
-
-    Returns
-    -------
-    Calibration
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scores = np.tile([1.0, 0.0], (4000, 1))
-    >>> fitted = fit_softmax_scale(scores, np.repeat([0, 0, 0, 1], 1000))  # three in four: odds of 3
-    >>> round(float(np.exp(fitted.scale)), 2)
-    3.0
+    classified correctly do not give probabilities of 1. `targets` are the smoothed targets of the true class and of
+    each other one, if the rows are a sample.
     """
     n_samples, n_classes = scores.shape
     true = scores[np.arange(n_samples), codes].astype(np.float64)
@@ -119,13 +92,10 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
 
     The targets are smoothed as by `fit_softmax_scale`, which gives the result where a softmax is as likely.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> scores = np.tile([1.0, 0.0, 0.0], (4000, 1))
     >>> scores[::2, 1] = 1.0  # two classes fit every second row
-    >>> fitted = fit_normalized_sigmoid(scores, np.tile([0, 0, 1, 2], 1000))
-    >>> class_probabilities(scores[:2], fitted, False).round(1)
+    >>> fit = fit_normalized_sigmoid(scores, np.tile([0, 0, 1, 2], 1000))
+    >>> class_probabilities(scores[:2], fit, False).round(1)
     array([[0.4, 0.4, 0.1],
            [0.6, 0.2, 0.2]])
     """
@@ -183,8 +153,6 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
     """Target probabilities of the observed outcome and of each of the other n_ways - 1, after n_choices choices.
 
-    Examples
-    --------
     >>> smoothed_targets(8, np.array([2, 3]))
     (0.9, array([0.1 , 0.05]))
     """
@@ -204,13 +172,6 @@ def fit_sigmoid(
     positive, so that a higher score never has a lower probability. Scores without information, or negatively
     correlated with the truth, get the smallest scale and the share of the positives. `weight` has the shape of the
     scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> fitted = fit_sigmoid(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([False, True, False, True]))
-    >>> bool(fitted.scale > 0)
-    True
     """
     s, t = scores.ravel().astype(np.float64), positive.ravel()
     if not t.size:
@@ -338,21 +299,10 @@ def learn_decisions(
 ) -> LearnedDecisions:
     """Learn how scores become probabilities and label sets, on the same held-out scores.
 
-    Parameters
-    ----------
-    training : Training
-    score : callable
-        Trains on part of the rows and returns the scores of some other rows. Its third argument is a key for the
-        pieces of a checkpoint.
-    calibration : "holdout", "levels", int or None
-    threshold : str or Threshold
-        Ignored for one label per row.
-    targets : Targets
-        The labels, and their structure.
-    weight : ndarray of shape (n_samples,), optional
-        Weights of the rows; by default their costs.
-    relative : bool
-        Only differences of the scores of a row mean something: their probabilities are a softmax.
+    `score` trains on part of the rows and returns the scores of some other rows; its third argument is a key for the
+    pieces of a checkpoint. `threshold` is ignored for one label per row. `weight` are the weights of the rows; by
+    default their costs. `relative`: only differences of the scores of a row mean something, so that their
+    probabilities are a softmax.
     """
     multilabel, class_counts = training.multilabel, np.diff(sp.csc_array(training.positives).indptr)
     tree = None
@@ -445,22 +395,15 @@ def held_out_splits(
 ) -> Iterator[tuple[Training, Ints]]:
     """Yield what to train on and which rows to score then.
 
-    Parameters
-    ----------
-    training : Training
-    calibration : "holdout", int or None
-        "holdout": one split, with a fifth of the rows held out and coarse training on the others (with few rows: five
-        such splits, each row held out once). An integer: that many folds with full training. None: nothing. Nothing
-        is held out either if there are fewer rows than five, or than folds.
-    n_scores : int
-        Number of scores of a row. It limits the number of held-out rows, so that their scores stay small in memory.
-    fine : bool
-        Whether the scores must be as precise as those of the final model, not just their scale. Then "holdout" trains
-        as precisely as the final model (thresholds learned on scores of coarse models were too strict or too lax),
-        and more rows are held out.
-    enough : int, optional
-        Number of rows that "holdout" holds out at most, unless `fine`. A model of nearly all rows has scores like
-        those of the final model, and is near it, so that its training is short.
+    `calibration="holdout"` is one split, with a fifth of the rows held out and coarse training on the others (with
+    few rows: five such splits, each row held out once); an integer that many folds with full training; None nothing.
+    Nothing is held out either if there are fewer rows than five, or than folds.
+
+    The number of scores of a row, `n_scores`, limits the number of held-out rows, so that their scores stay small in
+    memory. `fine` scores must be as precise as those of the final model, not just their scale: "holdout" then trains
+    as precisely as the final model (thresholds learned on scores of coarse models were too strict or too lax) and
+    holds out more rows. Else it holds out at most `enough` rows: a model of nearly all rows has scores like those of
+    the final model, and is near it, so that its training is short.
     """
     n_samples = training.X.shape[0]
     if not held_out_share(training, calibration):
@@ -563,25 +506,8 @@ _SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more th
 def settle_close_calls(scores: Matrix, calibration: Calibration, closure: sp.csr_array) -> Ints:
     """Choose a class for each row: the most probable one, or in a close call the one with the largest F(c).
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-    calibration : Calibration
-        Of the scores, to probabilities of exclusive classes.
-    closure : sparse matrix of shape (n_classes, n_nodes)
-        Marks, for each class, its node and all ancestors.
-
-    Returns
-    -------
-    ndarray of int of shape (n_samples,)
-        Ties in F(c) go to the more probable class, then to the first one.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> closure = sp.csr_array([[1, 1, 0, 0, 0], [1, 0, 1, 1, 0], [1, 0, 1, 0, 1]])  # root, a, b, b/1, b/2
-    >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), Calibration(1.0), closure)
-    array([1, 0])
+    `calibration` gives probabilities of exclusive classes; `closure` (n_classes x n_nodes) marks the node of each
+    class and all its ancestors. Ties in F(c) go to the more probable class, then to the first one.
     """
     best: Ints = scores.argmax(axis=1)
     top = np.take_along_axis(scores, best[:, None], axis=1)

@@ -32,17 +32,10 @@ from arbora.structure.hierarchy import append_leaves, restrict
 
 
 def build_routes(hierarchy: Hierarchy, class_nodes: Ints) -> tuple[Hierarchy, Ints]:
-    """Build the structure that documents follow from the root to a class.
+    """Build the structure that documents follow from the root to a class, and return it with the leaf of each class.
 
     An internal node that carries documents of its own gets a leaf for them, several roots get one above them, and
-    nodes without documents are left out.
-
-    Returns
-    -------
-    routes : Hierarchy
-        With a single root; every leaf is a class.
-    class_leaves : ndarray of int
-        Leaf of each class.
+    nodes without documents are left out: the routes have a single root, and every leaf is a class.
     """
     internal = class_nodes[~hierarchy.is_leaf[class_nodes]]
     names, taken = hierarchy.names.tolist(), set(hierarchy)
@@ -155,25 +148,10 @@ class Decisions:
 
 
 def node_probabilities(class_proba: Matrix, closure: sp.csr_array, multilabel: bool) -> Matrix:
-    """Probabilities of all nodes from those of the classes.
+    """Probabilities (n_samples, n_nodes) of all nodes from those of the classes.
 
-    Parameters
-    ----------
-    class_proba : ndarray of shape (n_samples, n_classes)
-    closure : sparse matrix of shape (n_classes, n_nodes)
-        Marks, for each class, its node and all ancestors.
-    multilabel : bool
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_nodes)
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> closure = sp.csr_array([[1, 1, 0], [1, 0, 1]])  # nodes: root, a, b
-    >>> node_probabilities(np.array([[0.25, 0.5]]), closure, multilabel=True)
-    array([[0.625, 0.25 , 0.5  ]])
+    They are the sum of p over the classes at or below the node, or 1 - prod(1 - p) for a multilabel model. `closure`
+    (n_classes x n_nodes) marks the node of each class and all its ancestors.
     """
     if multilabel:
         with np.errstate(divide="ignore"):

@@ -57,22 +57,8 @@ def deciding_words(x: Any, weights: Matrix, names: Any, n_words: int = 5) -> lis
 def class_parts(model: Any) -> sp.csr_array:
     """Return which rows of `coef_` add up to the weights of each class.
 
-    Parameters
-    ----------
-    model : fitted classifier of this package
-
-    Returns
-    -------
-    CSR array of shape (n_classes, n_rows of coef_)
-        The identity; the signs -1 and 1 if two classes share one classifier; the edges on the path of each class of
-        a top-down model.
-
-    Examples
-    --------
-    >>> from arbora.classify import OneVsRestSVC
-    >>> class_parts(OneVsRestSVC(random_state=0).fit([[1.0], [0.0]], ["a", "b"])).toarray()
-    array([[-1.],
-           [ 1.]])
+    The CSR array (n_classes x rows of `coef_`) is the identity; the signs -1 and 1 if two classes share one
+    classifier; the edges on the path of each class of a top-down model.
     """
     n_classes, n_rows = len(model.classes_), model.coef_.shape[0]
     if not hasattr(model, "_edge_scores"):  # the rows of coef_ are classes, not edges

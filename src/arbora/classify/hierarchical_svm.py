@@ -43,25 +43,10 @@ from arbora.structure import Hierarchy
 
 
 def shared_paths(routes: Hierarchy, class_leaves: Ints) -> sp.csr_array:
-    """Matrix of the parts of each class.
+    """P (n_classes x n_parts): P P' counts the nodes that two classes share, apart from those above all classes.
 
     A node above all classes changes no choice and is left out. A chain of nodes with the same classes below is one
     part, whose entry is the square root of the number of nodes.
-
-    Returns
-    -------
-    sparse CSR of shape (n_classes, n_parts)
-        P, with P P' the number of nodes that two classes share, apart from those above all classes.
-
-    Examples
-    --------
-    >>> from arbora.structure import Hierarchy
-    >>> tree = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("b", "c"), ("c", "c1"), ("c", "c2")])
-    >>> P = shared_paths(tree, tree.encode(["a", "c1", "c2"]))
-    >>> (P @ P.T).toarray().round().astype(int)
-    array([[1, 0, 0],
-           [0, 3, 2],
-           [0, 2, 3]])
     """
     closure = sp.csr_array(routes.ancestor_matrix[class_leaves].astype(np.float64))
     n_below = np.bincount(closure.indices, minlength=routes.n_nodes)

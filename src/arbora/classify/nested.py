@@ -49,12 +49,7 @@ class Level(NamedTuple):
 class NestedLogit:
     """A tree over classes, for scores with a column for each class.
 
-    Parameters
-    ----------
-    hierarchy : Hierarchy
-    class_nodes : ndarray of int of shape (n_classes,)
-    class_counts : ndarray of shape (n_classes,)
-        Numbers of training documents (or their weights).
+    `class_counts` are the numbers of training documents of the classes (or their weights).
     """
 
     def __init__(self, hierarchy: Hierarchy, class_nodes: Ints, class_counts: Matrix) -> None:
@@ -107,21 +102,10 @@ class NestedLogit:
         values[:, level.parents] = total / a
 
     def fit(self, scores: Matrix, codes: Ints, weight: Matrix, scale: float) -> Array:
-        """Fit the scales of the levels and the exponent of the shares to held-out scores.
+        """Fit the scales of the levels and the exponent of the shares to held-out scores, for `log_proba`.
 
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_classes)
-        codes : ndarray of int of shape (n_samples,)
-            Column of the true class.
-        weight : ndarray of shape (n_samples,)
-        scale : float
-            Scale of the softmax over all classes.
-
-        Returns
-        -------
-        ndarray of shape (n_levels, 2)
-            For `log_proba`.
+        `codes` are the columns of the true classes, `scale` is that of the softmax over all classes. The result is
+        (n_levels, 2).
         """
         most = max(_MIN_ROWS, _MAX_VALUES // len(self.parent))
         scores, codes, weight = scores[:most], codes[:most], weight[:most]

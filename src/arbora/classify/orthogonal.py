@@ -92,22 +92,7 @@ class Kin(NamedTuple):
 
 
 def find_kin(above: sp.csr_array, depth: Matrix, coupling: float) -> list[Kin]:
-    """Group the nodes that are connected by pairs, directly or not.
-
-    Parameters
-    ----------
-    above : sparse CSR of shape (n, n)
-        Marks the ancestors of each node.
-    depth : ndarray of shape (n,)
-    coupling : float in [0, 1)
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> above = sp.csr_array([[0, 0, 0], [1, 0, 0], [0, 0, 0]])
-    >>> [kin.nodes.tolist() for kin in find_kin(above, np.array([1, 2, 1]), 0.5)]
-    [[1, 0]]
-    """
+    """Group the nodes that are connected by pairs, directly or not; `above` marks the ancestors of each node."""
     if coupling == 0 or not above.nnz:
         return []
     lower, upper = above.nonzero()
@@ -242,18 +227,9 @@ def solve_orthogonal(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> OrthogonalSolution:
-    """Train all choices jointly to a certified relative duality gap.
+    """Train all choices jointly to a certified relative duality gap, as `infer.linear.path_margin.solve_paths` does.
 
-    Parameters
-    ----------
-    rows, choices, tol, max_iter, seed, progress
-        As in `infer.linear.path_margin.solve_paths`; the classes of the choices are the nodes.
-    kins : list of Kin
-    n_nodes : int
-
-    Returns
-    -------
-    OrthogonalSolution
+    The classes of the choices are the nodes.
     """
     signs, rng = Signs(kins, n_nodes), np.random.default_rng(seed)
     state = start(rows, n_nodes, choices)
@@ -305,7 +281,7 @@ def train_orthogonal(
 ) -> tuple[LinearModel, OrthogonalSolution]:
     """Train all nodes; `positives` has a column for each node of the routes, which are a tree.
 
-    Returns one row of weights for each edge. The edge to an only child gets zeros.
+    The model has one row of weights for each edge; the edge to an only child gets zeros.
     """
     options, routes = training.options, decisions.routes
     deciding = np.flatnonzero(np.diff(routes.child_indptr)[decisions.parent] > 1)

@@ -62,13 +62,7 @@ _MAX_PASSES = 100  # over the classes, in `match_shares`
 
 
 def unlabelled_rows(y: Any) -> NDArray[np.bool_]:
-    """Mark the rows whose label is -1, None or NaN.
-
-    Examples
-    --------
-    >>> unlabelled_rows(["a", None, "b"]), unlabelled_rows([1, -1, 2])
-    (array([False,  True, False]), array([False,  True, False]))
-    """
+    """Mark the rows whose label is -1, None or NaN."""
     labels = np.asarray(y, dtype=object)
     if labels.ndim != 1:
         return np.zeros(len(labels), bool)
@@ -83,8 +77,6 @@ def unlabelled_rows(y: Any) -> NDArray[np.bool_]:
 def shares_to_counts(shares: Array, n: int) -> Ints:
     """Round shares of n rows to whole numbers with the sum n, by largest remainders.
 
-    Examples
-    --------
     >>> shares_to_counts(np.array([0.5, 0.25, 0.25]), 5)
     array([3, 1, 1])
     """
@@ -96,26 +88,12 @@ def shares_to_counts(shares: Array, n: int) -> Ints:
 
 
 def match_shares(scores: Array, shares: Array) -> Ints:
-    """Give every row a class, so that the classes have given shares and the sum of the scores is large.
+    """Assign a class to every row, so that the classes have the shares `shares` and the sum of the scores is large.
 
     Every class has an offset (its dual variable in the assignment problem), and rows take the class with the largest
     score plus offset. The offsets are set one class after the other, each so that its class has its number of rows.
     If rows remain that cannot be divided so (ties), the classes that are too large give their least certain rows to
     those that are too small.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-    shares : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Examples
-    --------
-    >>> match_shares(np.array([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.5, 0.0]]), np.array([0.5, 0.5]))
-    array([0, 0, 1, 1])
     """
     n, n_classes = scores.shape
     wanted = shares_to_counts(shares, n)

@@ -40,24 +40,9 @@ from arbora.core.validation import check_structure
 
 
 def top_columns(scores: Matrix, k: int) -> Ints:
-    """Columns of the k highest scores of each row, best first; equal scores are ranked by column.
+    """Columns of the k (or all, if there are fewer) highest scores of each row, best first.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-    k : int
-        If it exceeds the number of columns, all columns are returned.
-
-    Returns
-    -------
-    ndarray of int of shape (n_samples, min(k, n_classes))
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> top_columns(np.array([[0.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), 2)
-    array([[1, 2],
-           [0, 1]])
+    Equal scores are ranked by column.
     """
     n_samples, n_classes = scores.shape
     if k >= n_classes:
@@ -75,14 +60,7 @@ def top_columns(scores: Matrix, k: int) -> Ints:
 
 
 def label_ranks(scores: Matrix, Y: sp.csr_array) -> Ints:
-    """Rank of every label in Y among the scores of its row, counted from 0.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> label_ranks(np.array([[0.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), sp.csr_array([[0, 0, 1], [1, 0, 1]]))
-    array([1, 0, 2])
-    """
+    """Rank of every label in Y among the scores of its row, counted from 0."""
     rows, columns = Y.nonzero()
 
     def ranks(labels: Ints) -> Ints:
@@ -98,23 +76,8 @@ def label_ranks(scores: Matrix, Y: sp.csr_array) -> Ints:
 def best_cuts(scores: Matrix, rows: Matrix, columns: Matrix) -> tuple[Array, Array]:
     """Find the thresholds that maximise the F1 of each column, and that F1; the highest of equally good ones.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-    rows, columns : ndarrays of int of shape (n_labels,)
-        Positions of the labels.
-
-    Returns
-    -------
-    thresholds, f1 : ndarrays of shape (n_classes,)
-        A threshold is half-way between two scores. It is -inf if it is best to choose every row; for a column
-        without labels it is inf, and the F1 is 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> best_cuts(np.array([[3.0], [2.0], [1.0], [0.0]]), np.array([0, 2]), np.array([0, 0]))
-    (array([0.5]), array([0.8]))
+    `rows` and `columns` are the positions of the labels. A threshold is half-way between two scores. It is -inf if it
+    is best to choose every row; for a column without labels it is inf, and the F1 is 0.
     """
     n_samples, n_classes = scores.shape
     by_class = np.sort(np.ascontiguousarray(scores.T), axis=1)
@@ -503,23 +466,9 @@ THRESHOLD_CONSTRAINT = [StrOptions(set(_BY_NAME)), Threshold]
 
 
 def make_threshold(threshold: str | Threshold) -> Threshold:
-    """Make a new threshold from a name or from another threshold.
+    """Make a new threshold, not fitted, from a name or from another threshold.
 
-    Parameters
-    ----------
-    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
-        "auto" is "global" here; classifiers choose between "global" and "rcut" on held-out rows.
-
-    Returns
-    -------
-    Threshold
-        A new object that is not fitted.
-
-    Examples
-    --------
-    >>> from arbora.classify.thresholds import RCut, make_threshold
-    >>> make_threshold("scut"), make_threshold(RCut(3))
-    (SCut(), RCut(r=3))
+    "auto" is "global" here; classifiers choose between "global" and "rcut" on held-out rows.
     """
     if isinstance(threshold, Threshold):
         made: Threshold = clone(threshold)

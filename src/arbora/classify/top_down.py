@@ -92,23 +92,10 @@ def can_search(X: Any, model: Any, routes: Hierarchy) -> bool:
 def best_leaves(
     X: Any, model: LinearModel, calibration: Calibration, routes: Hierarchy, engine: Engine
 ) -> Leaves:
-    """Find the most probable leaf of each row.
+    """Find the most probable leaf of each row, in a tree with one root.
 
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_samples, n_features)
-    model : LinearModel
-        Sparse weights, one row for each edge; the edges of a node are side by side.
-    calibration : Calibration
-        Scale and shift of the scores.
-    routes : Hierarchy
-        A tree with one root.
-    engine : Engine
-        Runs the chunks of rows.
-
-    Returns
-    -------
-    Leaves
+    The sparse weights have one row for each edge; the edges of a node are side by side. `engine` runs the chunks of
+    rows.
     """
     # Loaded when it is needed: compiled code takes time to load.
     from arbora.kernels.descent import find_best_leaves
@@ -169,8 +156,8 @@ def train_choices(
 ) -> Trained:
     """Train every node that has a choice; `positives` has a column for each node of the routes.
 
-    Returns one row of weights for each edge. The edge to an only child needs none: its score is infinite if documents
-    may stop at any node (multilabel), else any constant.
+    The model has one row of weights for each edge. The edge to an only child needs none: its score is infinite if
+    documents may stop at any node (multilabel), else any constant.
     """
     by_node = sp.csc_array(training.positives)
     child_indptr, children = decisions.routes.child_indptr, decisions.child

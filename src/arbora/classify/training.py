@@ -318,25 +318,11 @@ def check_training(
     loss: str,
     resumable: bool = False,
 ) -> tuple[Training, Targets]:
-    """Check the parameters and the input of `fit`.
+    """Check the parameters and the input of `fit`; return the rows, with the costs of C = 1, and the targets.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameters `structure`, `tol`, `max_iter`, `fit_intercept` and `random_state`.
-    X, y, sample_weight
-        Arguments of `fit`.
-    loss : str
-    resumable : bool
-        Whether the fit has a checkpoint. A resumed fit must visit the rows in the same order, so that
-        `random_state=None` then means 0.
-
-    Returns
-    -------
-    training : Training
-        With the costs of C = 1. Rows of weight 0 are still there (see `drop_weightless_rows`).
-    targets : Targets
-        For `NodePredictor._remember_targets`.
+    Rows of weight 0 are still there (see `drop_weightless_rows`). A `resumable` fit, with a checkpoint, must visit
+    the rows in the same order when it is resumed, so that `random_state=None` then means 0. The estimator has the
+    parameters `structure`, `tol`, `max_iter`, `fit_intercept` and `random_state`.
     """
     X, targets = check_labelled_rows(estimator, X, y)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -349,20 +335,7 @@ def check_training(
 
 
 def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
-    """Check the parameters, the features and the labels of `fit`.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With the parameter `structure`.
-    X, y
-        Arguments of `fit`.
-
-    Returns
-    -------
-    X : ndarray or CSR array of shape (n_samples, n_features)
-    targets : Targets
-    """
+    """Check the parameters, the features and the labels of `fit`; return the features and the targets."""
     estimator._validate_params()
     require_y(estimator, y, "it learns from labels")
     X = check_features(estimator, X, reset=True)
@@ -408,9 +381,6 @@ def drop_weightless_rows(training: Training) -> Training:
 def n_effective(weight: Matrix) -> float:
     """Effective number of rows: the square of the sum of the weights over the sum of their squares.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> n_effective(np.array([2.0, 2.0, 0.0])), n_effective(np.array([1.0, 3.0])), n_effective(np.zeros(2))
     (2.0, 1.6, 0.0)
     """
@@ -430,13 +400,7 @@ def refuse_label_sets(name: str, targets: Targets) -> None:
 def positive_weights(class_weight: Any, training: Training, targets: Targets) -> Array:
     """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest.
 
-    Parameters
-    ----------
-    class_weight : dict of names to weights, "balanced" or None
-    training : Training
-        Its rows of weight 0 do not count.
-    targets : Targets
-        Names of the classes, and of the nodes that the dict may contain.
+    Rows of weight 0 do not count. A dict may contain the names of all nodes of the targets.
     """
     if isinstance(class_weight, dict):
         _check_class_weight(class_weight, set(targets.nodes.tolist()))
