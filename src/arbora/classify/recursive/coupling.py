@@ -72,9 +72,6 @@ class Elimination(NamedTuple):
 def minimum_degree(matrix: sp.csc_array) -> Ints:
     """Position of every node in the order of minimum degree: the node with the fewest neighbours comes next.
 
-    Examples
-    --------
-    >>> import scipy.sparse as sp
     >>> star = sp.csc_array([[4.0, -1, -1, -1], [-1, 2, 0, 0], [-1, 0, 2, 0], [-1, 0, 0, 2]])
     >>> bool(minimum_degree(star)[0] >= 2)  # the hub comes when at most one neighbour is left
     True
@@ -94,15 +91,7 @@ def _permuted(matrix: sp.csc_array, position: Ints) -> sp.csc_array:
 
 
 def eliminate(matrix: sp.csc_array) -> Elimination:
-    """Permute a symmetric matrix to an order with a low elimination tree, in postorder.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> star = sp.csc_array([[4.0, -1, -1, -1], [-1, 2, 0, 0], [-1, 0, 2, 0], [-1, 0, 0, 2]])
-    >>> eliminate(star).parent  # a chain of two, and two leaves beside it
-    array([ 3,  3,  3, -1])
-    """
+    """Permute a symmetric matrix to an order with a low elimination tree, in postorder."""
     position = minimum_degree(matrix)
     ordered = _permuted(matrix, position)
     parent = elimination_tree(ordered.indptr, ordered.indices)
@@ -114,27 +103,9 @@ def eliminate(matrix: sp.csc_array) -> Elimination:
 
 
 def covariance_factor(precision: Precision) -> tuple[sp.csc_array, Ints]:
-    """Factor F with F'F the covariance of the classes, and the class of each of its columns.
+    """Factor F (n_parts x n_classes) with F'F the covariance of the classes, and the class of each of its columns.
 
-    Parameters
-    ----------
-    precision : Precision
-
-    Returns
-    -------
-    factor : sparse matrix of shape (n_parts, n_classes)
-        Its columns in postorder; parts without a class are left out.
-    order : ndarray of int
-        Class at each column.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> pair = Precision(sp.csc_array([[2.0, -1.0], [-1.0, 2.0]]), np.array([0, 1]))
-    >>> factor, order = covariance_factor(pair)
-    >>> (factor.T @ factor).toarray() * 3
-    array([[2., 1.],
-           [1., 2.]])
+    The columns are in postorder; parts without a class are left out.
     """
     matrix, parent, position = eliminate(precision.matrix)
     order = np.argsort(position[precision.classes], kind="stable")
@@ -200,11 +171,6 @@ def read_coupling(coupling: Any) -> tuple[Any, float | None]:
     """Return the coupling and the fade that a value of the parameter `coupling` means.
 
     "auto" fades at nodes with many classes, as the candidates of a search do; other values are used as they are.
-
-    Examples
-    --------
-    >>> read_coupling("auto"), read_coupling(1.0)
-    ((0.1, 16.0), (1.0, None))
     """
     return (DEFAULT_COUPLING, FADE) if isinstance(coupling, str) else (coupling, None)
 
@@ -214,8 +180,6 @@ def fading(structure: Hierarchy | LabelGraph | None, coupling: float, fade: floa
 
     The candidates of a search fade in the same way, with the classes. For other structures: the coupling itself.
 
-    Examples
-    --------
     >>> tree = Hierarchy.from_edges([("root", leaf) for leaf in "abcd"])
     >>> fading(tree, 0.3, fade=2.0)["root"], fading(tree, 0.3)["root"]
     (0.15, 0.3)
@@ -359,24 +323,9 @@ def couple(
 ) -> Coupling:
     """Factor of the covariance of the weights of the classes, for a structure and a coupling.
 
-    Parameters
-    ----------
-    structure : Hierarchy or LabelGraph
-    class_nodes : ndarray of int
-        Nodes that carry documents.
-    coupling : float, sequence of floats by depth, or dict of node names to floats
-        For a graph: a float in [0, 1].
-    fade : float, optional
-        Number of classes below an inner node beyond which its coupling is reduced.
-
-    Examples
-    --------
-    >>> from arbora.structure import Hierarchy
-    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
-    >>> factor = couple(tree, tree.encode(["a", "b"]), 1.0).factor
-    >>> (factor.T @ factor).toarray()
-    array([[2., 1.],
-           [1., 2.]])
+    `class_nodes` carry documents. `coupling` is a number, a sequence of numbers by depth, or a dict from the names of
+    nodes; for a graph a number in [0, 1]. The coupling of an inner node with more than `fade` classes below it is
+    reduced; None reduces none.
     """
     class_nodes = np.asarray(class_nodes, np.int64)
     if isinstance(structure, LabelGraph):
@@ -457,32 +406,11 @@ def expected_weights(
     coupling: Any,
     fade: float | None = None,
 ) -> Array:
-    """Weights of other nodes from those of the classes: the exact minimiser of the regulariser.
+    """Matrix (n_wanted x n_classes) that gives the weights of other nodes from those of the classes.
 
-    Parameters
-    ----------
-    structure : Hierarchy or LabelGraph
-    class_nodes : ndarray of int
-        Nodes whose weights are known.
-    wanted : ndarray of int
-        Other nodes: inner nodes of a hierarchy, or nodes without documents, which depend on the nodes above them and
-        not on each other.
-    coupling, fade
-        As for `couple`; the wanted nodes do not count as classes.
-
-    Returns
-    -------
-    ndarray of shape (n_wanted, n_classes)
-        Multiply it by the weights of the classes.
-
-    Examples
-    --------
-    >>> from arbora.structure import Hierarchy
-    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("root", "new"), ("a", "below a")])
-    >>> classes, others = tree.encode(["a", "b"]), tree.encode(["new", "below a"])
-    >>> expected_weights(tree, classes, others, 1.0)
-    array([[0.33333333, 0.33333333],
-           [1.        , 0.        ]])
+    The result is the exact minimiser of the regulariser. The nodes `wanted` are inner nodes of a hierarchy, or nodes
+    without documents, which depend on the nodes above them and not on each other; they do not count as classes for
+    `fade`.
     """
     class_nodes, wanted = np.asarray(class_nodes, np.int64), np.asarray(wanted, np.int64)
     if isinstance(structure, LabelGraph):
@@ -515,17 +443,7 @@ def node_weights(
 ) -> LinearModel:
     """Weights of the nodes `wanted`: the minimiser of the regulariser, given the weights of the classes.
 
-    Parameters
-    ----------
-    model : LinearModel or PartsModel
-        Weights of the classes.
-    structure : Hierarchy or LabelGraph
-    class_nodes : ndarray of int
-        Node of each class.
-    wanted : ndarray of int
-    coupling, fade
-        See `couple`.
-    dtype : dtype
+    `class_nodes` is the node of each class in `model`; `coupling` and `fade` as for `couple`.
     """
     n_features = model[0].shape[1]
     require_memory(

@@ -122,16 +122,9 @@ def moved(
 ) -> PartsModel:
     """Assemble a pruned model: its old parts, the initial weights of new classes, and the change.
 
-    Parameters
-    ----------
-    before, change : PartsModel
-        `change` has a column for every class.
-    mixing : sparse matrix of shape (n_classes, n_classes_before)
-        Initial weights of the classes, as mixtures of the old ones.
-    columns : ndarray of int
-        Columns of the classes of `before`.
-    below : float
-        Initial weights of new classes that are not larger are dropped.
+    `change` has a column for every class, `columns` are those of the classes of `before`. `mixing` (n_classes x
+    n_classes_before) holds the initial weights as mixtures of the old ones; those of new classes are dropped unless
+    they are larger than `below`.
     """
     n_classes = mixing.shape[0]
     is_new = np.ones(n_classes, bool)
@@ -167,21 +160,8 @@ def update(
 ) -> JointFit:
     """Train on new documents from the weights of a model: deviations from them are regularised.
 
-    Parameters
-    ----------
-    model : LinearModel or PartsModel
-        Weights so far.
-    training : Training
-        The new documents, with the costs of the fit.
-    targets : Targets
-        Their labels, with all classes.
-    columns : ndarray of int
-        Columns of the classes of `model`.
-    within : Hierarchy or LabelGraph
-    engine : Engine
-    coupling, fade
-        See `couple`.
-    prune_below : float, optional
+    `training` holds the new documents with the costs of the fit, `targets` their labels with all classes, `columns`
+    the columns of the classes of `model`; `coupling` and `fade` as for `couple`.
     """
     options = training.options
     if not options.bias:

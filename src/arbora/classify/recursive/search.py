@@ -121,19 +121,9 @@ def make_plan(
 ) -> Plan:
     """Check the candidates of the cross-validation; without one, the plan has the given cost and coupling only.
 
-    All couplings are computed here, so that a bad one is refused before anything is trained.
-
-    Parameters
-    ----------
-    C, coupling, prune_below
-        Parameters of the estimator.
-    search : Search
-    training : Training
-        With all rows and the costs of C = 1.
-    couple_by : callable
-        Returns the `Coupling` of a coupling and a fade.
-    threshold : str or Threshold
-        None for one label per row.
+    All couplings are computed here, so that a bad one is refused before anything is trained. `training` has all rows
+    and the costs of C = 1; `couple_by` returns the `Coupling` of a coupling and a fade; `threshold` is None for one
+    label per row.
     """
     value, fade = read_coupling(coupling)
     couplings = list(search.couplings) if coupling == "cv" else [value]
@@ -218,17 +208,7 @@ class Judged(NamedTuple):
 def evidence(truth: sp.csr_array, answers: sp.csr_array, macro: bool) -> Array:
     """Return the F1 of every class, or the linearised share of every row in the micro-F1, whose mean it is.
 
-    Parameters
-    ----------
-    truth, found : sparse matrices of shape (n_rows, n_classes)
-        Indicators of the true and the predicted labels.
-    macro : bool
-
-    Examples
-    --------
-    >>> truth, found = sp.csr_array([[1, 0], [0, 1]]), sp.csr_array([[1, 0], [1, 0]])
-    >>> evidence(truth, found, macro=True).round(2), evidence(truth, found, macro=False)
-    (array([0.67, 0.  ]), array([1., 0.]))
+    `truth` and `answers` (n_rows x n_classes) indicate the true and the predicted labels.
     """
     axis = 0 if macro else 1
     true, said = truth.astype(np.float64), answers.astype(np.float64)
@@ -271,16 +251,7 @@ def _judge(scores: Matrix, truth: sp.csr_array, plan: Plan) -> Judged:
 
 
 class Trials:
-    """Candidates and their scores; trains each candidate once, warm-started, and saves it in the checkpoint.
-
-    Parameters
-    ----------
-    folds : sequence of Fold
-    plan : Plan
-    engine : Engine
-    checkpoint : Checkpoint, optional
-    progress : Progress, optional
-    """
+    """Candidates and their scores; trains each candidate once, warm-started, and saves it in the checkpoint."""
 
     def __init__(
         self,
@@ -505,8 +476,6 @@ def follow_path(trials: Trials, which: int) -> None:
 class Ladder:
     """The costs of a plan in rising order; default costs go on beyond both ends.
 
-    Examples
-    --------
     >>> plan = Plan([0.1, 1.0], [0.1], [], None, [], "macro_f1", None, None, unit=0.4)
     >>> ladder = Ladder(plan)
     >>> ladder.start, ladder.beside(1.0, -1), ladder.beside(1.0, 1)
@@ -535,14 +504,9 @@ def _rung(k: int) -> float:
 
 
 def climb(trials: Trials, start: Pair, beside: Callable[[Pair, int], Pair | None]) -> Pair:
-    """Climb on the first fold from a candidate in one direction, or else in the other; return the best one.
+    """Climb on the first fold from `start` in one direction, or else in the other; return the best candidate.
 
-    Parameters
-    ----------
-    trials : Trials
-    start : pair
-    beside : callable
-        Returns the next candidate in a direction (1 or -1), or None at an end.
+    `beside` returns the next candidate in a direction (1 or -1), or None at an end.
     """
     best = start
     for step in (1, -1):
@@ -619,22 +583,10 @@ def search(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Try few candidates on every fold, or run a race among many.
+    """Try few candidates on every fold, or run a race among many; return the table of `tabulate`.
 
-    Parameters
-    ----------
-    training : Training
-        With all rows and the costs of C = 1.
-    plan : Plan
-    engine : Engine
-    checkpoint : Checkpoint, optional
-        Finished candidates are saved there, and loaded from there.
-    progress : Progress, optional
-
-    Returns
-    -------
-    dict
-        The table of `tabulate`.
+    `training` has all rows and the costs of C = 1. Finished candidates are saved in the checkpoint and loaded from
+    it.
     """
     options = training.options
     tol, max_iter = max(options.tol, COARSE_TOL), min(options.max_iter, MAX_ROUNDS)

@@ -163,22 +163,9 @@ def check_fit_memory(
 ) -> None:
     """Refuse a search, a fit, or a held-out fit beside it that do not fit in memory.
 
-    Parameters
-    ----------
-    training : Training
-    couplings : sequence of Coupling
-        All candidates.
-    splits : sequence of pairs of rows
-        Folds of the search; empty without one.
-    calibration : "holdout", "levels", int or None
-    threshold : Threshold or None
-        None for one label per row.
-    dense : bool
-        Whether the weights of the model are dense.
-    n_jobs : int
-        Number of threads.
-    remote : bool
-        Whether the fit runs on remote workers, whose memory is not checked here.
+    `couplings` are all candidates; `splits` the folds of the search, empty without one. `threshold` is None for one
+    label per row. `dense`: the weights of the model are dense. `remote`: the fit runs on remote workers, whose memory
+    is not checked here.
     """
     if remote and not splits:
         return
@@ -306,25 +293,12 @@ def train_joint(
 ) -> Fitted:
     """Train all classes of `training` together, by Newton's method where it is faster, else by coordinate descent.
 
-    Parameters
-    ----------
-    training : Training
-    coupling : Coupling
-    engine : ThreadEngine
-        An engine with remote shards trains by coordinate descent, without `offset`, `start` and `checkpoint`.
-    rows : LinearRows, optional
-        The prepared rows of `training`, if they exist already.
-    dense : bool
-        Whether a dense matrix of weights will be made; its memory is checked.
-    offset : callable, optional
-        Returns, for some classes, the weights (n_features + 1, n) from which deviations are regularised. It is called
-        block by block, so that those of all classes are never in memory together.
-    start : Start, optional
-        `solution.multipliers` of another fit; ignored if they do not match this problem.
-    checkpoint, progress, key
-        As in `CoupledSolver.solve`.
-    certify : bool
-        Whether the gap is certified; Newton's method always certifies.
+    An engine with remote shards trains by coordinate descent, without `offset`, `start` and `checkpoint`. `rows` are
+    the prepared rows of `training`, if they exist already. `dense`: a dense matrix of weights will be made, and its
+    memory is checked. `offset` returns, for some classes, the weights (n_features + 1, n) from which deviations are
+    regularised, block by block, so that those of all classes are never in memory together. `start` is
+    `solution.multipliers` of another fit; it is ignored if it does not match this problem. Without `certify` the gap
+    is estimated; Newton's method always certifies.
     """
     options = training.options
     if rows is None:
