@@ -301,8 +301,8 @@ def test_profile_in_original_units(make):
         np.testing.assert_allclose(found.means[k], X[model.labels_ == k].mean(axis=0))
         np.testing.assert_allclose(found.deviations[k], X[model.labels_ == k].std(axis=0), atol=1e-6)
     expected = (found.means - X.mean(axis=0))[:, :2] / X.std(axis=0)[:2]
-    np.testing.assert_allclose(found.apart[:, :2], expected)
-    assert np.all(found.apart[:, 2] == 0)
+    np.testing.assert_allclose(found.contrast[:, :2], expected)
+    assert np.all(found.contrast[:, 2] == 0)
     assert {name for one in found.top_features() for name, _ in one} == {"income", "age"}
     assert found.to_table(1).to_frame()["cluster"].tolist() == ["0", "1"]
 

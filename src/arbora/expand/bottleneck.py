@@ -313,10 +313,8 @@ class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):
                 self.children_, self.merge_losses_ = solution.children, solution.losses
             self.mean_weight_, self.cluster_weights_ = mean_weight, clusters.totals
             self.feature_proba_ = np.ascontiguousarray((clusters.weights / clusters.totals).T)
-            self.mutual_information_, self.information_share_ = (
-                of_clusters,
-                of_clusters / of_rows if of_rows > 0 else 1.0,
-            )
+            self.mutual_information_ = of_clusters
+            self.information_share_ = of_clusters / of_rows if of_rows > 0 else 1.0
             self.trace_, self.n_iter_ = solution.monitor.trace, solution.monitor.n_iter
             has_counts = self._row_weights(X) > 0
             self.n_empty_ = int(np.sum(~has_counts))

@@ -113,8 +113,8 @@ def learn_components(
 
     def record(flat: Matrix) -> None:
         nonlocal before, best
-        known = np.array_equal(flat, evaluated[0])  # the line search ends at its last point
-        value = evaluated[1] if known else problem.value_and_gradient(flat)[0]
+        is_evaluated = np.array_equal(flat, evaluated[0])  # the line search ends at its last point
+        value = evaluated[1] if is_evaluated else problem.value_and_gradient(flat)[0]
         gain, before, best = before - value, value, flat.copy()
         if monitor.record(value, gain=gain):
             raise StopIteration

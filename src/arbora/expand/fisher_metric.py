@@ -92,11 +92,8 @@ def all_chords(start: Matrix, end: Matrix, n_points: int) -> Matrix:
     """
     start, end = start - start.max(axis=1, keepdims=True), end - end.max(axis=1, keepdims=True)
     total = np.zeros((len(start), len(end)))
-    near_left, near_right, norm_before = (
-        np.exp(start / 2),
-        np.ones_like(end),
-        np.exp(start).sum(axis=1)[:, None],
-    )
+    near_left, near_right = np.exp(start / 2), np.ones_like(end)
+    norm_before = np.exp(start).sum(axis=1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         for t in range(1, n_points + 1):
             left = np.exp((1 - t / n_points) / 2 * start)

@@ -83,11 +83,11 @@ def group_moments(Z: Matrix, codes: Ints, n_groups: int, row_weight: Matrix) -> 
     sums, within = np.zeros((n_groups, width)), np.zeros((width, width))
     chunks = split(len(Z), size=_ROWS_AT_ONCE)
     for rows in chunks:
-        there = sp.csr_array(
+        indicator = sp.csr_array(
             (row_weight[rows], (codes[rows], np.arange(rows.stop - rows.start))),
             shape=(n_groups, rows.stop - rows.start),
         )
-        sums += there @ Z[rows]
+        sums += indicator @ Z[rows]
     mean = sums / np.maximum(weight, tiny)[:, None]
     near = mean.astype(Z.dtype, copy=False)
     for rows in chunks:

@@ -128,8 +128,8 @@ def _log(values: Matrix) -> Matrix:
 
 
 def _sums(R: Matrix, Z: Matrix, codes: Ints, n_classes: int) -> Stats:
-    known = codes >= 0
-    counts = one_hot(codes[known], np.ones(int(known.sum())), n_classes) @ R[known]
+    labelled = codes >= 0
+    counts = one_hot(codes[labelled], np.ones(int(labelled.sum())), n_classes) @ R[labelled]
     return Stats(R.sum(axis=0), R.T @ Z, np.asarray(counts).T)
 
 

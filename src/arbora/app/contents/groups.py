@@ -278,7 +278,7 @@ def clusters_content(subject: Subject, about: About) -> Content:
     tree = Hierarchy.from_edges([(ROOT, name) for name in names_of], nodes=[ROOT, *names_of])
     if n_rows:
         cells, profile = model.predict(X), model.profile(X, feature_names=list(names))
-        contrast, top = profile.apart, profile.top_features(N_FEATURES)
+        contrast, top = profile.contrast, profile.top_features(N_FEATURES)
     else:
         cells, profile, top = np.empty(0, np.int64), None, [[] for _ in range(n_clusters)]
         contrast = model.coef_ - model.coef_.mean(axis=0)

@@ -89,16 +89,16 @@ def propose_merges(Z: Matrix, codes: Ints, classes: Matrix, rows: Matrix) -> lis
     means = np.array([Z[codes == k].mean(axis=0) for k in range(n)])
     D = np.linalg.norm(means[:, None] - means, axis=2)
     np.fill_diagonal(D, np.inf)
-    usual = float(np.median(D.min(axis=1)))
+    median = float(np.median(D.min(axis=1)))
     merges = []
-    for i, j in zip(*np.nonzero(np.triu(_NEAR * usual > D)), strict=True):
+    for i, j in zip(*np.nonzero(np.triu(_NEAR * median > D)), strict=True):
         sides = []
         for group, other in ((i, j), (j, i)):
             members = np.flatnonzero(codes == group)
             distance = np.linalg.norm(Z[members] - means[other], axis=1)
             sides.append(rows[members[np.argsort(distance)[:_SHOWN]]].tolist())
         merges.append(
-            Merge((classes[i], classes[j]), float(D[i, j] / max(usual, TINY)), (sides[0], sides[1]))
+            Merge((classes[i], classes[j]), float(D[i, j] / max(median, TINY)), (sides[0], sides[1]))
         )
     return sorted(merges, key=lambda merge: merge.distance)
 

@@ -221,9 +221,9 @@ def _clustered(
     new = free[code[codes[free]] < 0]
     if len(new):
         hidden = np.flatnonzero(code < 0)
-        there = cluster_codes[new] >= n_shown
+        is_new = cluster_codes[new] >= n_shown
         truth = np.searchsorted(hidden, codes[new])
-        match = match_columns(truth[there], cluster_codes[new][there] - n_shown, len(hidden), n_hidden)
+        match = match_columns(truth[is_new], cluster_codes[new][is_new] - n_shown, len(hidden), n_hidden)
         columns[hidden] = np.where(match >= 0, n_shown + match, -1)
     target = columns[codes[free]]
     matched = target >= 0
@@ -246,8 +246,8 @@ def calibrate(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, f
     if labelled.n_groups < 2:
         return Calibrated((1.0, 1.0), 0.0, 0.0)
     folds = list(_folds(labelled, candidate, pool, n_new, filing, rng))
-    tried = MEAN_WEIGHTS if folds and folds[0].by_means is not None else (0.0,)
-    return max((calibrate_folds(folds, weight) for weight in tried), key=lambda calibrated: calibrated.value)
+    weights = MEAN_WEIGHTS if folds and folds[0].by_means is not None else (0.0,)
+    return max((calibrate_folds(folds, weight) for weight in weights), key=lambda fit: fit.value)
 
 
 # --- The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster ---
@@ -468,19 +468,19 @@ def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
     free = np.flatnonzero(~groups.labelled)
     budget = size - min(len(free), size - size // 2)
     size_of = np.bincount(groups.codes[groups.labelled], minlength=groups.n_groups)
-    most = np.arange(1, int(size_of.max()) + 1)
-    rising = np.sort(size_of)
-    taken = np.concatenate([[0], np.cumsum(rising)])
-    below = np.searchsorted(rising, most)  # groups that are smaller than `most`
-    fits = taken[below] + (len(rising) - below) * most <= budget
-    cap = int(most[fits][-1]) if fits.any() else 1
+    limits = np.arange(1, int(size_of.max()) + 1)
+    sizes = np.sort(size_of)
+    taken = np.concatenate([[0], np.cumsum(sizes)])
+    below = np.searchsorted(sizes, limits)  # groups that are smaller than `limits`
+    fits = taken[below] + (len(sizes) - below) * limits <= budget
+    cap = int(limits[fits][-1]) if fits.any() else 1
     chosen = []
     for group in range(groups.n_groups):
         rows = np.flatnonzero(groups.codes == group)
         chosen.append(rows if len(rows) <= cap else rng.choice(rows, cap, replace=False))
     labelled = np.concatenate(chosen)
-    room = max(size - len(labelled), min(len(free), 1))
-    return np.sort(np.concatenate([labelled, rng.choice(free, min(room, len(free)), replace=False)]))
+    n_free = max(size - len(labelled), min(len(free), 1))
+    return np.sort(np.concatenate([labelled, rng.choice(free, min(n_free, len(free)), replace=False)]))
 
 
 class Sample(NamedTuple):

@@ -91,26 +91,26 @@ class Calibration(NamedTuple):
     noise: Matrix  # covariance
 
 
-def tried_numbers(most: int) -> Ints:
-    """Numbers of clusters to try, from 1 to `most`, dense at first.
+def tried_numbers(n_max: int) -> Ints:
+    """Numbers of clusters to try, from 1 to `n_max`, dense at first.
 
     Examples
     --------
     >>> tried_numbers(30)
     array([ 1,  2,  3,  4,  5,  6,  7,  8,  9, 11, 15, 19, 24, 30])
     """
-    if most <= 9:
-        return np.arange(1, max(most, 1) + 1)
-    n_more = max(2, int(np.ceil(np.log(most / 9) / np.log(1.28))))
-    sparse = np.round(np.geomspace(9, most, n_more + 1)).astype(np.int64)
+    if n_max <= 9:
+        return np.arange(1, max(n_max, 1) + 1)
+    n_steps = max(2, int(np.ceil(np.log(n_max / 9) / np.log(1.28))))
+    sparse = np.round(np.geomspace(9, n_max, n_steps + 1)).astype(np.int64)
     return np.unique(np.concatenate([np.arange(1, 10), sparse]))
 
 
-def trace_curve(Z: Matrix, most: int, rate: float, rng: np.random.Generator) -> Curve:
+def trace_curve(Z: Matrix, n_max: int, rate: float, rng: np.random.Generator) -> Curve:
     """Cluster a share of the rows with every number of clusters."""
     Z = Z[np.sort(rng.permutation(len(Z))[: max(int(np.ceil(rate * len(Z))), 1)])]
     n, width = Z.shape
-    K = tried_numbers(min(most, max(n // 3, 1)))
+    K = tried_numbers(min(n_max, max(n // 3, 1)))
     pool = Pool(Z, np.full(n, -1, np.int64), 0, np.ones(n))
     graph = neighbour_graph(Neighbours(Z, 0), N_NEIGHBORS)
     values, vectors = leading_eigenvectors(graph, int(K[-1]), 0)
@@ -147,8 +147,8 @@ def crossing(K: Ints, values: Matrix, target: float) -> float:
     first = int(below[0])
     if first == 0:
         return float(K[0])
-    way = (values[first - 1] - target) / max(values[first - 1] - values[first], TINY)
-    return float(np.exp(np.log(K[first - 1]) + way * (np.log(K[first]) - np.log(K[first - 1]))))
+    fraction = (values[first - 1] - target) / max(values[first - 1] - values[first], TINY)
+    return float(np.exp(np.log(K[first - 1]) + fraction * (np.log(K[first]) - np.log(K[first - 1]))))
 
 
 def apply_rules(curve: Curve, unexplained: float) -> Matrix:
@@ -186,9 +186,9 @@ def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
     prior = np.diag([0.0, _SLOPE_WEIGHT])
     slopes = np.vstack([np.zeros(answers.shape[1]), np.ones(answers.shape[1])])
     intercept, slope = np.linalg.solve(A.T @ A + prior, A.T @ answers + prior @ slopes)
-    rest = answers - A @ np.vstack([intercept, slope])
-    noise = rest.T @ rest / len(rest)
-    if len(rest) < _MIN_SETS:  # they say nothing about the noise
+    residuals = answers - A @ np.vstack([intercept, slope])
+    noise = residuals.T @ residuals / len(residuals)
+    if len(residuals) < _MIN_SETS:  # they say nothing about the noise
         noise = noise + _UNKNOWN_NOISE**2 * np.eye(len(noise))
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * np.diag(np.diag(noise))
     return Calibration(intercept, slope, noise + _MIN_NOISE**2 * np.eye(len(noise)))
@@ -209,33 +209,33 @@ def estimate_n_new(
 
     `known` and `pool` are rows (n_rows, n_dims) of the learned space; `codes` are the groups of the known rows.
     """
-    most = max(_MIN_TRIED, _MAX_RATIO * n_known)
+    n_max = max(_MIN_TRIED, _MAX_RATIO * n_known)
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]
     within = float(np.mean((known - means[codes]) ** 2))
     unexplained = min(max(within / max(float(known.var(axis=0).mean()), TINY), 1e-6), 1.0)
     # One rate for all: a group has as many rows in the pool as in any set of known groups.
     rate = min(1.0, _MAX_ROWS / len(pool), 2 * _MAX_ROWS / len(known))
-    here = trace_curve(pool, most, rate, rng)
+    pool_curve = trace_curve(pool, n_max, rate, rng)
     sizes, answers = set_sizes(n_known), []
     for size in sizes:
         rows = np.isin(codes, rng.permutation(n_known)[:size])
-        answers.append(apply_rules(trace_curve(known[rows], most, rate, rng), unexplained))
+        answers.append(apply_rules(trace_curve(known[rows], n_max, rate, rng), unexplained))
     calibration = calibrate(np.log(sizes), np.array(answers))
-    said = apply_rules(here, unexplained)
-    log_value, deviation = combine(calibration, said, float(np.log(n_known)))
+    pool_answers = apply_rules(pool_curve, unexplained)
+    log_value, deviation = combine(calibration, pool_answers, float(np.log(n_known)))
     low, value, high = np.exp(log_value + deviation * np.array([-_RANGE, 0.0, _RANGE]))
     value = min(max(1, round(value)), len(pool))
     usable = np.maximum(calibration.slope, 0.1)
-    single = np.exp(np.clip((said - calibration.intercept) / usable, 0.0, np.log(len(pool))))
+    single = np.exp(np.clip((pool_answers - calibration.intercept) / usable, 0.0, np.log(len(pool))))
     return NumberOfGroups(
         value,
         min(max(1, int(np.floor(low))), value),
         max(min(int(np.ceil(high)), len(pool)), value),
         dict(zip(RULES, single.tolist(), strict=True)),
         {
-            "n_new": here.K.tolist(),
-            "variance": here.variance.tolist(),
-            "bic": here.bic.tolist(),
-            "modularity": here.modularity.tolist(),
+            "n_new": pool_curve.K.tolist(),
+            "variance": pool_curve.variance.tolist(),
+            "bic": pool_curve.bic.tolist(),
+            "modularity": pool_curve.modularity.tolist(),
         },
     )

@@ -65,8 +65,8 @@ class Neighbours:
             members = self.order[self.bounds[cell] : self.bounds[cell + 1]]
             if not len(members):
                 continue
-            there = self.Z[members]
-            D = np.sum(there**2, axis=1) - 2 * Z[rows] @ there.T
+            rows_of_cell = self.Z[members]
+            D = np.sum(rows_of_cell**2, axis=1) - 2 * Z[rows] @ rows_of_cell.T
             both = np.hstack([best_distance[rows], D])
             ids = np.hstack([best[rows], np.broadcast_to(members, D.shape)])
             order_k = np.argpartition(both, k - 1, axis=1)[:, :k]

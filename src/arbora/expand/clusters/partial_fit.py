@@ -80,19 +80,21 @@ def name_groups(names: list[Any], n_known: int, labels: Groups, predicted: Ints)
     for label, group in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
         if 2 * overlap[label, group] > np.sum(labels.codes == fresh[label]):
             named[open_groups[group]] = started.pop(fresh[label])
-    rest = [column for column in range(n_known, len(names)) if column not in named]
+    others = [column for column in range(n_known, len(names)) if column not in named]
     known = [*range(n_known), *sorted(named), *[-1] * len(started)]
     new_names = [*names[:n_known], *[named[column] for column in sorted(named)], *started.values()]
-    return Naming([*new_names, *[names[column] for column in rest]], np.array([*known, *rest]), len(known))
+    return Naming(
+        [*new_names, *[names[column] for column in others]], np.array([*known, *others]), len(known)
+    )
 
 
 def rearranged(running: RunningSums, naming: Naming, n_known: int, covers_known: bool) -> RunningSums:
     """Bring sums into the order of the groups after naming; products of rows follow groups that became known."""
-    there, columns = naming.columns >= 0, naming.columns
+    is_old, columns = naming.columns >= 0, naming.columns
     counts, sums, confidence = (
-        np.where(there, running.counts[columns], 0.0),
-        np.where(there, running.sums[:, columns], 0.0),
-        np.where(there, running.confidence[columns], 0.0),
+        np.where(is_old, running.counts[columns], 0.0),
+        np.where(is_old, running.sums[:, columns], 0.0),
+        np.where(is_old, running.confidence[columns], 0.0),
     )
     known_outer, new_outer = running.known_outer, running.new_outer
     became_known = columns[: naming.n_known][columns[: naming.n_known] >= n_known]

@@ -143,10 +143,10 @@ def sum_rows(X: Any, codes: Ints, weight: Matrix, n_groups: int, engine: Engine)
         for block in blocks(chunk):
             Z, w, groups = X[block], weight[block].astype(X.dtype, copy=False), codes[block]
             outer += (Z * w[:, None]).T @ Z
-            there = groups >= 0
-            if n_groups and there.any():
-                counts += np.bincount(groups[there], w[there], n_groups)
-                sums += np.asarray(one_hot(groups[there], w[there], n_groups) @ Z[there]).T
+            in_group = groups >= 0
+            if n_groups and in_group.any():
+                counts += np.bincount(groups[in_group], w[in_group], n_groups)
+                sums += np.asarray(one_hot(groups[in_group], w[in_group], n_groups) @ Z[in_group]).T
         return Sums(counts, sums, outer)
 
     width = X.shape[1]

@@ -193,7 +193,7 @@ def choose_alpha(held_out: HeldOut, n_clusters: int, grid: tuple[float, ...]) ->
     return grid[best], {"alpha": list(grid), "mean_score": mean, "scores": scores}
 
 
-def candidates(most: int) -> list[int]:
+def candidates(n_max: int) -> list[int]:
     """Numbers of clusters to try: all up to 6, then steps of about a fifth.
 
     Examples
@@ -202,9 +202,9 @@ def candidates(most: int) -> list[int]:
     [2, 3, 4, 5, 6, 7, 8, 10, 12]
     """
     numbers = [2]
-    while numbers[-1] < most:
-        numbers.append(min(most, max(numbers[-1] + 1, round(numbers[-1] * 1.2))))
-    return numbers if most >= numbers[0] else []
+    while numbers[-1] < n_max:
+        numbers.append(min(n_max, max(numbers[-1] + 1, round(numbers[-1] * 1.2))))
+    return numbers if n_max >= numbers[0] else []
 
 
 def choose_n_clusters(held_out: HeldOut, numbers: list[int], alpha: float) -> tuple[int, dict[str, Any]]:
@@ -254,8 +254,8 @@ def choose(
     return Choice(number, strength, True, {"of_alpha": results, **curve} if results else curve)
 
 
-def read_numbers(n_clusters: Any, most: int) -> list[int]:
-    """Numbers of clusters to try, rising; those above `most` are left out if there are others.
+def read_numbers(n_clusters: Any, n_max: int) -> list[int]:
+    """Numbers of clusters to try, rising; those above `n_max` are left out if there are others.
 
     Examples
     --------
@@ -263,10 +263,10 @@ def read_numbers(n_clusters: Any, most: int) -> list[int]:
     ([1, 2, 3, 4, 5], [2, 4], [9])
     """
     if isinstance(n_clusters, str):
-        return [1, *candidates(min(_MAX_CLUSTERS, most))]
+        return [1, *candidates(min(_MAX_CLUSTERS, n_max))]
     numbers = np.unique(np.atleast_1d(np.asarray(n_clusters)))
     if not len(numbers) or numbers.dtype.kind not in "iu" or numbers[0] < 1:
         raise ValueError(
             f"n_clusters must be 'auto', an integer above 0 or several to try; got {n_clusters!r}."
         )
-    return [int(number) for number in numbers if number <= most] or [int(numbers[0])]
+    return [int(number) for number in numbers if number <= n_max] or [int(numbers[0])]

@@ -312,11 +312,11 @@ class DiscriminativeClustering(RowEstimator, LabelledClusterer, ClusterReports, 
         self.start_objectives_ = [float(value) for value in solution.starts]
 
     def _warn(self, solution: Solution, labels: Labels, options: Options, *, is_chosen: bool) -> None:
-        most = max(len(names) for names in labels.classes)
-        if most > _MANY_LABELS and most * _FEW_ROWS > int(labels.labelled.sum()):
+        n_classes = max(len(names) for names in labels.classes)
+        if n_classes > _MANY_LABELS and n_classes * _FEW_ROWS > int(labels.labelled.sum()):
             warn_caller(
-                f"y has {most} labels, fewer than {_FEW_ROWS} rows for each. If y is a measurement, bin it first, "
-                "for example with numpy.digitize."
+                f"y has {n_classes} labels, fewer than {_FEW_ROWS} rows for each. If y is a measurement, bin it "
+                "first, for example with numpy.digitize."
             )
         if not solution.monitor.converged:
             warn_caller(

@@ -108,8 +108,8 @@ def descend(
         while not monitor.done:
             before = monitor.n_iter
             options = {"maxiter": min(len(start), max_iter - before), "gtol": 0.0}
-            ended = call(function, theta, jac=True, method="CG", callback=follow, options=options)
-            theta, value = np.asarray(ended.x), float(ended.fun)
+            outcome = call(function, theta, jac=True, method="CG", callback=follow, options=options)
+            theta, value = np.asarray(outcome.x), float(outcome.fun)
             if monitor.n_iter == before:
                 break  # the line search finds no lower point
     if not monitor.n_iter:
@@ -288,8 +288,8 @@ def _splits(
             continue
         inside = problem.take(rows)._replace(n_clusters=2)
         start = gate(inside.rows, parts, 2)
-        ended = descend(inside, start, None, method="lbfgs", tol=1e-5, max_iter=_SPLIT_STEPS)
-        W, b = unpack_linear(ended.theta, inside)
+        descent = descend(inside, start, None, method="lbfgs", tol=1e-5, max_iter=_SPLIT_STEPS)
+        W, b = unpack_linear(descent.theta, inside)
         gains[j] = column_costs(cells_of(inside.rows, W, b, inside.labels)[1], inside).sum() - cost[j]
         halves[j] = np.append(W[1] - W[0], b[1] - b[0]) / 2
     return gains, halves
@@ -320,9 +320,9 @@ def _best_exchange(
         both = best.theta.reshape(n_clusters, -1).copy()
         both[a] = (sizes[a] * both[a] + sizes[c] * both[c]) / (sizes[a] + sizes[c])
         both[c], both[j] = both[j] + halves[j], both[j] - halves[j]
-        ended = descend(problem, both.ravel(), None, method=method, tol=tol, max_iter=max_iter)
-        if ended.value < best.value - _GAIN * abs(best.value):
-            return ended
+        descent = descend(problem, both.ravel(), None, method=method, tol=tol, max_iter=max_iter)
+        if descent.value < best.value - _GAIN * abs(best.value):
+            return descent
     return None
 
 
@@ -432,9 +432,9 @@ def fit_cells(
     if options.optimizer in GRADIENT_METHODS:
         best, values = _descend_all(setting, whole, seeds, options, engine, rng, progress)
     else:
-        ended = engine.map(lambda run: _sample_steps(setting, whole, *run, options), list(enumerate(seeds)))
-        values = [run.value for run in ended]
-        best = ended[int(np.argmin(values))]
+        runs = engine.map(lambda run: _sample_steps(setting, whole, *run, options), list(enumerate(seeds)))
+        values = [run.value for run in runs]
+        best = runs[int(np.argmin(values))]
     return _solution(whole, best, width, values)
 
 
@@ -493,24 +493,24 @@ def _descend_all(
 ) -> tuple[Descent, list[float]]:
     """Gradient method from all starts on the sample, split-merge of the best, then all rows."""
     assert options.max_iter is not None
-    how: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
-    short = how | {"max_iter": min(options.max_iter, _SHORT_RUN)}
+    solver: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
+    short = solver | {"max_iter": min(options.max_iter, _SHORT_RUN)}
 
     def run(start_and_seed: tuple[int, int]) -> Descent:
         start = _start(setting, start_and_seed[0], np.random.default_rng(start_and_seed[1]), options)
         return descend(setting.problem, start, setting.width, **short)
 
-    ended = engine.map(run, list(enumerate(seeds)))
-    values = [descent.value for descent in ended]
+    runs = engine.map(run, list(enumerate(seeds)))
+    values = [descent.value for descent in runs]
     # Only the most promising starts go on.
     first = np.argsort(values, kind="stable")[:_LONG_RUNS].tolist()
-    ended = engine.map(lambda k: descend(setting.problem, ended[k].theta, setting.width, **how), first)
-    best = min(ended, key=lambda descent: descent.value)
+    runs = engine.map(lambda k: descend(setting.problem, runs[k].theta, setting.width, **solver), first)
+    best = min(runs, key=lambda descent: descent.value)
     if options.linear and options.split_merge:
         rounds = _EXCHANGES if setting.problem is whole else _SAMPLE_EXCHANGES
-        best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=rounds, **how)
+        best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=rounds, **solver)
     if setting.problem is not whole:
-        best = descend(whole, best.theta, setting.width, progress=progress, **how)
+        best = descend(whole, best.theta, setting.width, progress=progress, **solver)
     return best, values
 
 

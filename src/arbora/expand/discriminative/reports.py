@@ -39,7 +39,7 @@ class Profile(NamedTuple):
     overall_deviation: Matrix
 
     @property
-    def apart(self) -> Matrix:
+    def contrast(self) -> Matrix:
         """How far the mean of a cluster is from that of all rows, in deviations of all rows."""
         scale = np.where(self.overall_deviation > 0, self.overall_deviation, 1.0)
         difference = (self.means - self.overall_mean) / scale
@@ -47,7 +47,7 @@ class Profile(NamedTuple):
 
     def top_features(self, n_features: int = 5) -> list[list[tuple[str, float]]]:
         """Features that set each cluster apart, the strongest first, with the difference in deviations."""
-        difference = self.apart
+        difference = self.contrast
         order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :n_features]
         return [
             [(self.features[j], float(difference[k, j])) for j in columns if difference[k, j] != 0]
@@ -66,7 +66,7 @@ class Profile(NamedTuple):
         -------
         Table
         """
-        difference = self.apart
+        difference = self.contrast
         order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :n_features]
         rows = []
         for k, columns in enumerate(order.tolist()):

@@ -117,8 +117,8 @@ class FisherTransform(MetricTransform):
 
     def _learn(self, labelled: Labelled, strength: float, progress: Progress | None = None) -> Learned:
         moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
-        most = min(labelled.n_groups - 1, labelled.Z.shape[1])
-        n_components = max(1, most if self.n_components is None else min(self.n_components, most))
+        rank = min(labelled.n_groups - 1, labelled.Z.shape[1])
+        n_components = max(1, rank if self.n_components is None else min(self.n_components, rank))
         between = self._between(moments)
         L = discriminants(between, moments.within, strength, n_components)
         return Learned(L, exact=float(np.einsum("cp,pq,cq->", L, between, L)))

@@ -90,7 +90,7 @@ def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[
     n = len(Z)
     Y = Z @ A
     q = np.einsum("np,np->n", Y, Z)
-    most, capped = max(_MIN_IMPOSTORS, _MAX_PAIRS // max(n, 1)), False
+    max_impostors, capped = max(_MIN_IMPOSTORS, _MAX_PAIRS // max(n, 1)), False
     left, right = [], []
     for rows in split_entries(n, n):
         D = Y[rows] @ Z.T
@@ -98,10 +98,10 @@ def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[
         D += q
         near = np.less(D, (reach[rows] - q[rows])[:, None])
         near &= codes[rows, None] != codes
-        for i in np.flatnonzero(near.sum(axis=1) > most):
+        for i in np.flatnonzero(near.sum(axis=1) > max_impostors):
             capped = True
             ids = np.flatnonzero(near[i])
-            near[i, ids[np.argpartition(D[i, ids], most)[most:]]] = False
+            near[i, ids[np.argpartition(D[i, ids], max_impostors)[max_impostors:]]] = False
         rows_of_block, ids = np.nonzero(near)
         left.append(rows_of_block + rows.start)
         right.append(ids)
