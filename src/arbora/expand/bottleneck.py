@@ -41,12 +41,8 @@ from arbora.core.validation import check_not_above, check_not_negative, check_ro
 from arbora.engine import ThreadEngine
 from arbora.kernels.bottleneck import LANES, assign_rows, fill_state, merge_all, sweep
 
-# --- Clusters of counts, their information about the features, and the steps of the information bottleneck ---
-#
-# `arbora.expand.bottleneck` has the model and its objective.
-
-
 _FEW_MOVES = 0.02  # share of rows that move in a sweep, at which a start is compared with the others
+_MAX_COUNT = 1e30
 
 
 class Counts(NamedTuple):
@@ -169,12 +165,6 @@ def cut_tree(children: Matrix, n_clusters: int) -> Ints:
     component = connected_components(graph, directed=False)[1][:n_rows]
     _, first, labels = np.unique(component, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]
-
-
-# --- The information bottleneck: clusters of rows that keep the most information about the features (Klami 7.2) ---
-
-
-_MAX_COUNT = 1e30  # largest count
 
 
 class InformationBottleneck(RowEstimator, ClusterMixin, BaseEstimator):

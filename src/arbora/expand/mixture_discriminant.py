@@ -55,15 +55,13 @@ from arbora.expand.groups import (
 from arbora.expand.transforms.base import warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
-# --- EM of the mixture of rows and labels (MDA2); `arbora.expand.mixture_discriminant` has the model and objective
-# Q ---
-#
 # Statistics add over rows. All clusters share one covariance, so that the scatter of the rows follows from their
 # second moments, which no step changes, and the sums of each cluster.
 
-
 _ROWS_AT_ONCE = 8192
 _START_ITERATIONS = 20  # of k-means
+_SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform
+_MIN_VARIANCE = 1e-10  # in units of the variance of the rows
 
 
 class Rows(NamedTuple):
@@ -218,11 +216,6 @@ def label_stats(rows: Rows, labels: Ints, n_clusters: int) -> Stats:
     return _sums(R, rows.Z, rows.codes, rows.n_classes)
 
 
-# --- MDA2: a Gaussian mixture of rows and labels together, whose components are the clusters (Klami 3.2.2) ---
-
-
-_SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform
-_MIN_VARIANCE = 1e-10  # variance, in units of the variance of the rows
 _PRIOR_CONSTRAINTS = {name: [Interval(Real, 0, None, closed="left")] for name in Prior._fields}
 
 

@@ -55,7 +55,7 @@ from arbora.infer.mixture.loop import Schedule
 _N_FOLDS = 4
 _STARTS = 5
 _MAX_ROWS = 3000
-_MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.2, 200.0  # of the temperature
+_MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.2, 200.0
 MEAN_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 

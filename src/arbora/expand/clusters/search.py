@@ -41,7 +41,7 @@ _BEST_SPACES = 4  # that slower clusterers are tried on
 
 
 class Candidate(NamedTuple):
-    """What is tried: scale of the features, transformation with its strength, clusterer."""
+    """A combination to score: scale of the features, transformation with its strength, clusterer."""
 
     scale: str
     metric: Metric
