@@ -58,7 +58,7 @@ class Counts(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """Clusters and what the kernels keep of them."""
+    """Labels of the rows, and the sums that the kernels update."""
 
     labels: Ints
     state: Matrix  # n_features x 2 padded clusters: weights n_wk, then n_wk log n_wk
@@ -127,7 +127,7 @@ def run_sweeps(
 
 
 class Solution(NamedTuple):
-    """Clusters of the rows and the history; the merges of the agglomerative method and what they lose."""
+    """Clusters of the rows and the history; merges of the agglomerative method and the information each loses."""
 
     labels: Ints
     monitor: Monitor
@@ -136,7 +136,7 @@ class Solution(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A start of the sequential method, and how to go on."""
+    """State of one start of the sequential method, which `run_sweeps` continues."""
 
     clusters: Clusters
     value: float

@@ -12,8 +12,8 @@ from sklearn.utils.validation import _check_sample_weight
 from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core import labels as partial_labels
 from arbora.core.chunks import split
-from arbora.core.labels import Groups as Groups
 from arbora.core.labels import UNLABELLED, kind_of
+from arbora.core.labels import Groups as Groups
 
 _ROWS_AT_ONCE = 4096
 

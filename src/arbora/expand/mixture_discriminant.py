@@ -81,7 +81,7 @@ class Prior(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the covariance may be: its shape, its inverse Wishart prior, and its bounds."""
+    """Constraints of the covariance: its shape, its inverse Wishart prior, and its bounds."""
 
     covariance: str
     scale: Matrix  # of the prior

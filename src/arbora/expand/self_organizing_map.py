@@ -51,7 +51,7 @@ class Training(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What the rows of a fit say of the units; the estimator has the same names with an underscore."""
+    """Attributes of `SelfOrganizingMap` that follow from the model vectors and the rows of the fit."""
 
     labels: Ints  # of the rows
     unit_counts: Ints

@@ -57,7 +57,7 @@ _KINDS = {None: 0, "entropy": 1, "vq": 2, "mog": 3}
 
 
 class Descent(NamedTuple):
-    """Flat parameters where an optimiser ended, its objective, and its history."""
+    """Last parameters (flat) of an optimiser, their objective, and the history."""
 
     theta: Matrix
     value: float

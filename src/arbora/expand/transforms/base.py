@@ -28,7 +28,7 @@ from arbora.expand.groups import FeatureSpace, Groups, check_row_weight, fit_spa
 
 
 class Minimum(NamedTuple):
-    """Where L-BFGS-B ended."""
+    """Last point of L-BFGS-B, and its value."""
 
     x: Matrix
     value: float

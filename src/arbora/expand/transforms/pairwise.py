@@ -67,7 +67,7 @@ def shrunk(S: Matrix) -> Matrix:
 
 
 def check_pairs(pairs: Any, name: str, n_samples: int) -> Ints:
-    """Check pairs of row numbers."""
+    """Pairs of row numbers (n_pairs, 2); numbers outside of the rows are refused."""
     if pairs is None or len(pairs) == 0:
         return np.empty((0, 2), np.int64)
     rows = np.asarray(pairs)
