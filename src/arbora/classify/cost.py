@@ -135,11 +135,11 @@ def imbalance_factors(positives: sp.csr_array, weight: Matrix) -> Array:
 def check_exponential(base: float, height: int, dtype: np.dtype[Any]) -> None:
     """Refuse an exponential cost whose square is infinite in the working precision."""
     longest = 2 * height
-    most = float(np.sqrt(np.finfo(dtype).max))
-    if longest * np.log(base) > np.log(most):
+    max_cost = float(np.sqrt(np.finfo(dtype).max))
+    if longest * np.log(base) > np.log(max_cost):
         raise ValueError(
             f"base={base:g} to the power of {longest} edges, the longest path in the structure, overflows in "
-            f"{dtype.name}: use a base below {most ** (1 / longest):.3g}."
+            f"{dtype.name}: use a base below {max_cost ** (1 / longest):.3g}."
         )
 
 

@@ -106,11 +106,11 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
     if ids.size > n_rows:
         ids = ids[np.arange(n_rows) * ids.size // n_rows]
         scores, codes, weight, ids = scores[ids], codes[ids], weight[ids], np.arange(n_rows)
-    plain = fit_softmax_scale(scores, codes, weight, (high, low))
+    softmax_fit = fit_softmax_scale(scores, codes, weight, (high, low))
     s, codes, share = scores[ids].astype(np.float32), codes[ids], weight[ids] / weight[ids].sum()
     rows = np.arange(ids.size)
-    few = max(1, _CACHED // s.shape[1])
-    parts = [slice(first, first + few) for first in range(0, ids.size, few)]
+    n_cached = max(1, _CACHED // s.shape[1])
+    parts = [slice(first, first + n_cached) for first in range(0, ids.size, n_cached)]
 
     def part_objective(part: slice, scale: float, shift: float) -> Matrix:
         scores, code, weight = s[part], codes[part], share[part]
@@ -141,12 +141,12 @@ def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None 
         likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
         return float(share @ (np.log(np.exp(logs - top).sum(axis=1, dtype=np.float64)) + top[:, 0] - likely))
 
-    most = _MAX_SHIFT / _SHIFT_UNIT
-    bounds = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-most, most)]
-    start = np.array([np.log(plain.scale), 1e-3])
+    max_shift = _MAX_SHIFT / _SHIFT_UNIT
+    bounds = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-max_shift, max_shift)]
+    start = np.array([np.log(softmax_fit.scale), 1e-3])
     best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-6})
-    if not best.fun < softmax_objective(plain.scale):
-        return plain
+    if not best.fun < softmax_objective(softmax_fit.scale):
+        return softmax_fit
     return Calibration(float(np.exp(best.x[0])), float(_SHIFT_UNIT * best.x[1]))
 
 
@@ -414,11 +414,11 @@ def held_out_splits(
             coarse = max(training.options.tol, _COARSE_TOL)
             training, limit = training._replace(options=training.options._replace(tol=coarse)), enough
         n_splits = _N_FOLDS if n_samples <= _FEW_ROWS else 1
-    most = _most_rows(n_scores, n_splits, fine)
-    limit = most if limit is None else min(most, limit)
+    max_rows = _max_rows(n_scores, n_splits, fine)
+    limit = max_rows if limit is None else min(max_rows, limit)
     for seen, unseen in random_splits(n_samples, n_splits, seed, limit):
         # The rows of a fold are in order, and the first of them may all be of one class.
-        yield training.with_rows(np.sort(seen)), np.random.default_rng(seed).permutation(unseen)[:most]
+        yield training.with_rows(np.sort(seen)), np.random.default_rng(seed).permutation(unseen)[:max_rows]
 
 
 def held_out_share(training: Training, calibration: Any) -> float:
@@ -431,13 +431,13 @@ def held_out_share(training: Training, calibration: Any) -> float:
     return 1 - 1 / float(_N_FOLDS if calibration == "holdout" else calibration)
 
 
-def most_scores(fine: bool) -> int:
+def max_scores(fine: bool) -> int:
     """Maximum number of scores of held-out rows."""
     return _MAX_FINE_SCORES if fine else _MAX_SCORES
 
 
-def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
-    return max(1, most_scores(fine) // (n_scores * n_splits))
+def _max_rows(n_scores: int, n_splits: int, fine: bool) -> int:
+    return max(1, max_scores(fine) // (n_scores * n_splits))
 
 
 def held_out_scores(
@@ -467,11 +467,11 @@ def held_out_scores(
 
 def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
     """Stack the splits: all of their rows, or the first of each, which are enough to fit a scale."""
-    most = _most_rows(parts[0].scores.shape[1], len(parts), fine)
+    max_rows = _max_rows(parts[0].scores.shape[1], len(parts), fine)
     return HeldOut(
-        np.vstack([part.scores[:most] for part in parts]),
-        sp.vstack([part.truth[:most] for part in parts], format="csr"),
-        np.concatenate([part.weight[:most] for part in parts]),
+        np.vstack([part.scores[:max_rows] for part in parts]),
+        sp.vstack([part.truth[:max_rows] for part in parts], format="csr"),
+        np.concatenate([part.weight[:max_rows] for part in parts]),
     )
 
 
@@ -519,11 +519,13 @@ def settle_close_calls(scores: Matrix, calibration: Calibration, closure: sp.csr
     paths = Paths.of(closure)
     work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(paths.size.max())))
     for rows in np.split(close, np.flatnonzero(np.diff(work // _MAX_VALUES)) + 1):
-        some = scores[rows]
-        row, column = np.nonzero(some >= lowest[rows])
+        row_scores = scores[rows]
+        row, column = np.nonzero(row_scores >= lowest[rows])
         log_least = class_log_odds(top[rows, 0], calibration) + np.log(CLOSE)
-        near = class_log_odds(some[row, column], calibration) >= log_least[row]
-        best[rows] = _best_paths(_probabilities(some, top[rows], calibration), row[near], column[near], paths)
+        near = class_log_odds(row_scores[row, column], calibration) >= log_least[row]
+        best[rows] = _best_paths(
+            _probabilities(row_scores, top[rows], calibration), row[near], column[near], paths
+        )
     return best
 
 
@@ -539,8 +541,8 @@ class Paths(NamedTuple):
         """Split by the length of the paths."""
         closure = sp.csr_array(closure).astype(np.float64)
         size = np.diff(closure.indptr)
-        same = {int(length): np.flatnonzero(size == length) for length in np.unique(size)}
-        below = [(length, columns, sp.csr_array(closure[columns].T)) for length, columns in same.items()]
+        ids = {int(length): np.flatnonzero(size == length) for length in np.unique(size)}
+        below = [(length, columns, sp.csr_array(closure[columns].T)) for length, columns in ids.items()]
         return cls(closure, size, below)
 
 

@@ -55,8 +55,8 @@ class NestedLogit:
     def __init__(self, hierarchy: Hierarchy, class_nodes: Ints, class_counts: Matrix) -> None:
         n_nodes, top = hierarchy.n_nodes, hierarchy.n_nodes
         parent = np.full(n_nodes, top)
-        has = np.diff(hierarchy.parent_indptr) > 0
-        parent[has] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has]]
+        has_parent = np.diff(hierarchy.parent_indptr) > 0
+        parent[has_parent] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has_parent]]
         leaves = top + 1 + np.arange(len(class_nodes))  # a leaf for each class, below its node
         self.parent = np.concatenate([parent, [-1], class_nodes])
         self.leaves = leaves
@@ -107,8 +107,8 @@ class NestedLogit:
         `codes` are the columns of the true classes, `scale` is that of the softmax over all classes. The result is
         (n_levels, 2).
         """
-        most = max(_MIN_ROWS, _MAX_VALUES // len(self.parent))
-        scores, codes, weight = scores[:most], codes[:most], weight[:most]
+        max_rows = max(_MIN_ROWS, _MAX_VALUES // len(self.parent))
+        scores, codes, weight = scores[:max_rows], codes[:max_rows], weight[:max_rows]
         n_rows = max(n_effective(weight), np.finfo(np.float64).tiny)
         weight = weight / max(float(weight.sum()), np.finfo(np.float64).tiny)
         truth = self._paths(codes)

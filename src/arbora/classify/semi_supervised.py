@@ -96,31 +96,31 @@ def match_shares(scores: Array, shares: Array) -> Ints:
     those that are too small.
     """
     n, n_classes = scores.shape
-    wanted = shares_to_counts(shares, n)
-    moved = scores.astype(np.float64)
+    sizes = shares_to_counts(shares, n)
+    shifted = scores.astype(np.float64)
     for _ in range(_MAX_PASSES):
-        labels: Ints = moved.argmax(axis=1)
-        if np.array_equal(np.bincount(labels, minlength=n_classes), wanted):
+        labels: Ints = shifted.argmax(axis=1)
+        if np.array_equal(np.bincount(labels, minlength=n_classes), sizes):
             return labels
         for k in range(n_classes):
-            lead = moved[:, k] - np.delete(moved, k, axis=1).max(axis=1)
+            lead = shifted[:, k] - np.delete(shifted, k, axis=1).max(axis=1)
             ranked = np.sort(lead)[::-1]
-            first, last = ranked[max(wanted[k] - 1, 0)], ranked[min(wanted[k], n - 1)]
-            cut = first - 1.0 if wanted[k] == n else last + 1.0 if wanted[k] == 0 else (first + last) / 2
-            moved[:, k] -= cut
-    return _repaired(moved, wanted)
+            first, last = ranked[max(sizes[k] - 1, 0)], ranked[min(sizes[k], n - 1)]
+            cut = first - 1.0 if sizes[k] == n else last + 1.0 if sizes[k] == 0 else (first + last) / 2
+            shifted[:, k] -= cut
+    return _repaired(shifted, sizes)
 
 
-def _repaired(moved: Array, wanted: Ints) -> Ints:
+def _repaired(shifted: Array, sizes: Ints) -> Ints:
     """Move the least certain rows of classes that are too large to the best class that is too small."""
-    labels: Ints = moved.argmax(axis=1)
-    counts = np.bincount(labels, minlength=len(wanted))
-    for k in np.flatnonzero(counts > wanted).tolist():
+    labels: Ints = shifted.argmax(axis=1)
+    counts = np.bincount(labels, minlength=len(sizes))
+    for k in np.flatnonzero(counts > sizes).tolist():
         members = np.flatnonzero(labels == k)
-        certain = moved[members, k] - np.delete(moved[members], k, axis=1).max(axis=1)
-        for row in members[np.argsort(certain, kind="stable")][: counts[k] - wanted[k]].tolist():
-            room = np.flatnonzero(counts < wanted)
-            labels[row] = room[moved[row, room].argmax()]
+        certain = shifted[members, k] - np.delete(shifted[members], k, axis=1).max(axis=1)
+        for row in members[np.argsort(certain, kind="stable")][: counts[k] - sizes[k]].tolist():
+            room = np.flatnonzero(counts < sizes)
+            labels[row] = room[shifted[row, room].argmax()]
             counts[labels[row]] += 1
     return labels
 

@@ -447,8 +447,8 @@ class InstanceCut(Threshold):
         # einsum, because the rounding of a matrix product may depend on the number of rows.
         counts = np.rint(np.einsum("ij,j->i", features, self.coef_) + self.intercept_)
         counts = counts.clip(0, scores.shape[1]).astype(np.int64)
-        if (most := counts.max(initial=0)) > columns.shape[1]:
-            columns = top_columns(scores, int(most))
+        if (max_count := counts.max(initial=0)) > columns.shape[1]:
+            columns = top_columns(scores, int(max_count))
         return _as_sets(columns, counts, scores.shape[1])
 
 
@@ -471,11 +471,11 @@ def make_threshold(threshold: str | Threshold) -> Threshold:
     "auto" is "global" here; classifiers choose between "global" and "rcut" on held-out rows.
     """
     if isinstance(threshold, Threshold):
-        made: Threshold = clone(threshold)
+        result: Threshold = clone(threshold)
     elif isinstance(threshold, str) and threshold in _BY_NAME:
-        made = _BY_NAME[threshold]()
+        result = _BY_NAME[threshold]()
     else:
         names = ", ".join(map(repr, _BY_NAME))
         raise ValueError(f"threshold must be one of {names} or a Threshold object, got {threshold!r}.")
-    made._validate_params()
-    return made
+    result._validate_params()
+    return result

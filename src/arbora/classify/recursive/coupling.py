@@ -351,35 +351,35 @@ def _strengths(hierarchy: Hierarchy, class_nodes: Ints, coupling: Any, fade: flo
     return node_couplings(hierarchy, coupling, n_below, fade)
 
 
-def _given_classes(precision: Precision, wanted: Ints) -> Array:
+def _given_classes(precision: Precision, nodes: Ints) -> Array:
     """Weights of nodes as mixtures of those of the classes: the minimiser of the quadratic form."""
     matrix, classes = sp.csr_array(precision.matrix), precision.classes
     column = np.full(matrix.shape[0], -1)
     column[classes] = np.arange(len(classes))
-    mixtures = np.zeros((len(wanted), len(classes)))
-    itself = column[wanted] >= 0
-    mixtures[itself, column[wanted[itself]]] = 1.0
+    mixtures = np.zeros((len(nodes), len(classes)))
+    itself = column[nodes] >= 0
+    mixtures[itself, column[nodes[itself]]] = 1.0
     free = np.flatnonzero(column < 0)
     if itself.all():
         return mixtures
     # With Q_ff w_f = -Q_fc w_c, the rows that are wanted are -(Q_ff^-1 e)' Q_fc.
     ordered, parent, position = eliminate(sp.csc_array(matrix[free][:, free]))
     n_entries = int(count_factor(ordered.indptr, ordered.indices, parent))
-    n_numbers = (len(wanted) - itself.sum()) * (2 * len(free) + len(classes))
+    n_numbers = (len(nodes) - itself.sum()) * (2 * len(free) + len(classes))
     require_memory(
         _FACTOR_BYTES * n_entries + 8 * int(n_numbers),
-        f"The weights of {len(wanted)} nodes by those of {len(classes)} classes",
+        f"The weights of {len(nodes)} nodes by those of {len(classes)} classes",
         "Ask for fewer nodes at a time.",
     )
     factor = splu(ordered, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     units = np.zeros((len(free), int((~itself).sum())))
-    units[position[np.searchsorted(free, wanted[~itself])], np.arange(units.shape[1])] = 1.0
+    units[position[np.searchsorted(free, nodes[~itself])], np.arange(units.shape[1])] = 1.0
     solved = factor.solve(units)[position]
     mixtures[~itself] = -(sp.csr_array(matrix[free][:, classes]).T @ solved).T
     return mixtures
 
 
-def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: Ints) -> sp.csr_array:
+def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], nodes: Ints) -> sp.csr_array:
     """Nodes as mixtures of the nodes with a class at or below them: any other node is the mean of its parents.
 
     This minimises its own terms, given its parents, which it does not influence. A root without classes is at 0.
@@ -392,7 +392,7 @@ def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: Ints)
     shares = np.concatenate([np.ones(alive.sum()), 1.0 / n_parents[empty]])
     step = sp.csr_array((shares, (rows, columns)), shape=(hierarchy.n_nodes,) * 2)
     shares_of_wanted = sp.csr_array(
-        (np.ones(len(wanted)), wanted, np.arange(len(wanted) + 1)), shape=(len(wanted), hierarchy.n_nodes)
+        (np.ones(len(nodes)), nodes, np.arange(len(nodes) + 1)), shape=(len(nodes), hierarchy.n_nodes)
     )
     while not alive[shares_of_wanted.indices].all():  # one level up at a time
         shares_of_wanted = sp.csr_array(shares_of_wanted @ step)
@@ -402,25 +402,25 @@ def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: Ints)
 def expected_weights(
     structure: Hierarchy | LabelGraph,
     class_nodes: Ints,
-    wanted: Ints,
+    nodes: Ints,
     coupling: Any,
     fade: float | None = None,
 ) -> Array:
-    """Matrix (n_wanted x n_classes) that gives the weights of other nodes from those of the classes.
+    """Matrix (n_nodes x n_classes) that gives the weights of other nodes from those of the classes.
 
-    The result is the exact minimiser of the regulariser. The nodes `wanted` are inner nodes of a hierarchy, or nodes
+    The result is the exact minimiser of the regulariser. `nodes` are inner nodes of a hierarchy, or nodes
     without documents, which depend on the nodes above them and not on each other; they do not count as classes for
     `fade`.
     """
-    class_nodes, wanted = np.asarray(class_nodes, np.int64), np.asarray(wanted, np.int64)
+    class_nodes, nodes = np.asarray(class_nodes, np.int64), np.asarray(nodes, np.int64)
     if isinstance(structure, LabelGraph):
         precision = _graph_precision(structure, class_nodes, _graph_coupling(coupling))
-        return _given_classes(precision, wanted)
+        return _given_classes(precision, nodes)
     strength = _strengths(structure, class_nodes, coupling, fade)
     alive = np.asarray(structure.ancestor_matrix[class_nodes].sum(axis=0)).ravel() > 0
-    mixtures = _nearest_alive(structure, alive, wanted)
+    mixtures = _nearest_alive(structure, alive, nodes)
     used, columns = np.unique(mixtures.indices, return_inverse=True)
-    mixtures = sp.csr_array((mixtures.data, columns, mixtures.indptr), shape=(len(wanted), len(used)))
+    mixtures = sp.csr_array((mixtures.data, columns, mixtures.indptr), shape=(len(nodes), len(used)))
     precision = hierarchy_precision(structure, class_nodes, strength)
     shares = _given_classes(precision, (np.cumsum(alive) - 1)[used])
     if not strength.any():
@@ -435,40 +435,40 @@ def node_weights(
     model: LinearModel | PartsModel,
     structure: Hierarchy | LabelGraph,
     class_nodes: Ints,
-    wanted: Ints,
+    nodes: Ints,
     *,
     coupling: Any,
     fade: float | None,
     dtype: Any,
 ) -> LinearModel:
-    """Weights of the nodes `wanted`: the minimiser of the regulariser, given the weights of the classes.
+    """Weights of `nodes`: the minimiser of the regulariser, given the weights of the classes.
 
     `class_nodes` is the node of each class in `model`; `coupling` and `fade` as for `couple`.
     """
     n_features = model[0].shape[1]
     require_memory(
-        2 * len(wanted) * (n_features + 1) * np.dtype(dtype).itemsize,
-        f"The weights of {len(wanted)} nodes and {n_features} features",
+        2 * len(nodes) * (n_features + 1) * np.dtype(dtype).itemsize,
+        f"The weights of {len(nodes)} nodes and {n_features} features",
         "Ask for fewer nodes at a time.",
     )
-    return mixed(model, mixing_of(structure, class_nodes, wanted, coupling, fade), dtype)
+    return mixed(model, mixing_of(structure, class_nodes, nodes, coupling, fade), dtype)
 
 
 def mixing_of(
     structure: Any,
     class_nodes: Ints,
-    wanted: Ints,
+    nodes: Ints,
     coupling: Any,
     fade: float | None,
 ) -> sp.csr_array:
-    """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes)."""
+    """Weights of any nodes as mixtures of those of the classes (n_nodes x n_classes)."""
     column = {node: position for position, node in enumerate(class_nodes.tolist())}
-    row = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
+    row = np.array([column.get(node, -1) for node in nodes.tolist()], dtype=np.int64)
     is_class = row >= 0
-    other, which = np.unique(wanted[~is_class], return_inverse=True)
+    other, place = np.unique(nodes[~is_class], return_inverse=True)
     rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
     stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
-    row[~is_class] = len(class_nodes) + which
+    row[~is_class] = len(class_nodes) + place
     return sp.csr_array(stacked[row])
 
 

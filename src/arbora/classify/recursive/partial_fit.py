@@ -48,13 +48,13 @@ def refuse_unannounced(targets: Targets, classes: Any) -> None:
             raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} given classes.")
 
 
-def refuse_new_meaning(before: Matrix, now: Matrix, classes: Matrix) -> None:
+def refuse_new_meaning(old: Matrix, new: Matrix, classes: Matrix) -> None:
     """Refuse a structure in which integer labels are positions of other names than they were."""
-    changed = np.flatnonzero(before != now)
+    changed = np.flatnonzero(old != new)
     if changed.size:
         first = changed[0]
         raise ValueError(
-            f"the label {classes[first]} meant {before[first]!r} and would mean {now[first]!r} in the new structure: "
+            f"the label {classes[first]} meant {old[first]!r} and would mean {new[first]!r} in the new structure: "
             "keep the sorted labels of structure.for_labels(y), or give names as labels."
         )
 
@@ -117,7 +117,7 @@ def offset_of(
     return offset
 
 
-def moved(
+def assemble(
     before: PartsModel, change: PartsModel, mixing: sp.csr_array, columns: Ints, below: float
 ) -> PartsModel:
     """Assemble a pruned model: its old parts, the initial weights of new classes, and the change.
@@ -151,7 +151,7 @@ def update(
     training: Training,
     targets: Targets,
     columns: Ints,
-    within: Hierarchy | LabelGraph,
+    structure: Hierarchy | LabelGraph,
     engine: Engine,
     *,
     coupling: Any,
@@ -166,14 +166,14 @@ def update(
     options = training.options
     if not options.bias:
         model = model._replace(intercept=np.zeros_like(model.intercept))
-    mixing = mixing_of(within, targets.class_nodes[columns], targets.class_nodes, coupling, fade)
+    mixing = mixing_of(structure, targets.class_nodes[columns], targets.class_nodes, coupling, fade)
     offset = offset_of(model, mixing, options.bias, options.dtype)
-    shares = couple(within, targets.class_nodes, coupling, fade)
+    shares = couple(structure, targets.class_nodes, coupling, fade)
     change = fit_joint(training, shares, engine, prune_below, offset=offset)
     if prune_below is None or not isinstance(change.model, PartsModel):
         return change
     parts = as_parts(model, prune_below)
-    return change._replace(model=moved(parts, change.model, mixing, columns, prune_below))
+    return change._replace(model=assemble(parts, change.model, mixing, columns, prune_below))
 
 
 def extend_threshold(threshold: Any, n_classes: int, columns: Ints) -> Any:

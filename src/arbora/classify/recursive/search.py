@@ -211,9 +211,9 @@ def evidence(truth: sp.csr_array, answers: sp.csr_array, macro: bool) -> Array:
     `truth` and `answers` (n_rows x n_classes) indicate the true and the predicted labels.
     """
     axis = 0 if macro else 1
-    true, said = truth.astype(np.float64), answers.astype(np.float64)
-    hits = np.asarray(true.multiply(said).sum(axis=axis))
-    sizes = np.asarray(true.sum(axis=axis) + said.sum(axis=axis))
+    true, predicted = truth.astype(np.float64), answers.astype(np.float64)
+    hits = np.asarray(true.multiply(predicted).sum(axis=axis))
+    sizes = np.asarray(true.sum(axis=axis) + predicted.sum(axis=axis))
     if macro:
         return np.asarray(2 * hits / np.maximum(sizes, 1))
     total = max(1.0, float(sizes.sum()))
@@ -386,7 +386,7 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
     """Warn once, with the candidates that have not converged."""
     still_open = np.flatnonzero(~results["converged"])
     if still_open.size:
-        names = [f"C={results['C'][at]:g} with coupling={results['coupling'][at]}" for at in still_open[:5]]
+        names = [f"C={results['C'][k]:g} with coupling={results['coupling'][k]}" for k in still_open[:5]]
         others = f" and {still_open.size - 5} more" if still_open.size > 5 else ""
         warn_caller(
             f"{still_open.size} of {len(results['C'])} candidates of the cross-validation reached "
@@ -399,10 +399,10 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
 
 def warn_of_rough_fits(results: dict[str, Any]) -> None:
     """Warn if training ended far from the optimum for most candidates: their order may then be wrong."""
-    rough = results["gap"] > _ROUGH
-    if 2 * rough.sum() > len(rough):
+    is_far = results["gap"] > _ROUGH
+    if 2 * is_far.sum() > len(is_far):
         warn_caller(
-            f"{rough.sum()} of {len(rough)} candidates of the cross-validation were far from their optimum after "
+            f"{is_far.sum()} of {len(is_far)} candidates of the cross-validation were far from their optimum after "
             f"{MAX_ROUNDS} rounds (relative duality gaps up to {results['gap'].max():.2g}): the choice of C and "
             "coupling may be poor. Scale the features, or give smaller costs.",
             ConvergenceWarning,

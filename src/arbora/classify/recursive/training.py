@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.arrays import Ints, Matrix
-from arbora.classify.decisions import effective_calibration, held_out_share, most_scores
+from arbora.classify.decisions import effective_calibration, held_out_share, max_scores
 from arbora.classify.linear import (
     BlockScorer,
     LinearModel,
@@ -181,7 +181,7 @@ def check_fit_memory(
     n_seen = int(share * whole.n_samples)
     seen = size_of(training.X, options.dtype, n_seen)
     beside = weight_memory(whole, n_classes, dense) + (whole.n_bytes + seen.n_bytes)
-    beside += min(most_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
+    beside += min(max_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
     beside += multiplier_memory(
         whole, n_classes, options.loss
     )  # the held-out training starts from a part of them
@@ -393,8 +393,8 @@ def dense_model(fitted: Fitted) -> LinearModel:
         )
 
     def reorder(rows: slice) -> None:
-        moved = weights[rows].take(source, axis=1)
-        weights[rows] = moved if scale == 1 else moved * scale
+        part = weights[rows].take(source, axis=1)
+        weights[rows] = part if scale == 1 else part * scale
 
     joint.engine.map(reorder, split(len(weights), size=_MOVED_ROWS))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)

@@ -311,9 +311,9 @@ def update_shared(
         return (gathered(rows, triples, group, mix.shape[1]),)
 
     moves = [move for move in zip(wave, old, new, strict=True) if layout.seen[move[0]].size]
-    for some in _batches(moves, sharing, engine.n_workers * BLOCK):
-        changes = engine.map(change, some)
-        blocks = [k for k, _, _ in some]
+    for batch in _batches(moves, sharing, engine.n_workers * BLOCK):
+        changes = engine.map(change, batch)
+        blocks = [k for k, _, _ in batch]
 
         def add(span: tuple[int, int], blocks: list[int] = blocks, changes: Any = changes) -> None:
             for k, change in zip(blocks, changes, strict=True):
@@ -329,13 +329,13 @@ def update_shared(
         engine.map(add, spans(layout, blocks, _RUNS * engine.n_workers if engine.n_workers > 1 else 1))
 
 
-def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> Iterator[list[Move]]:
-    """Cut the blocks into runs with at most so many groups together, and few multipliers, or single blocks."""
+def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], max_groups: int) -> Iterator[list[Move]]:
+    """Cut the blocks into runs with at most `max_groups` groups together, and few multipliers, or single blocks."""
     batch, n_groups, n_changes = list[Move](), 0, 0
     for move in moves:
         k, before, after = move
         groups, changes = sharing[k].mix.shape[1], len(before.rows) + len(after.rows)
-        if batch and (n_groups + groups > most or n_changes + changes > _MAX_CHANGES):
+        if batch and (n_groups + groups > max_groups or n_changes + changes > _MAX_CHANGES):
             yield batch
             batch, n_groups, n_changes = [], 0, 0
         batch.append(move)
