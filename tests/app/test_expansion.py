@@ -106,7 +106,7 @@ def test_a_folder_keeps_the_plan_and_files_new_documents(expanded, tmp_path):
 def test_a_small_page_keeps_the_documents_that_are_referred_to(expanded, tmp_path):
     result, _ = expanded
     write_folder(tmp_path / "grown", result.content())
-    data = model_data(open_folder(tmp_path / "grown"), most_documents=30)
+    data = model_data(open_folder(tmp_path / "grown"), max_documents=30)
     ids = data["documents"]["id"]
     names = dict(zip(data["nodes"]["name"], data["nodes"]["borderline"], strict=True))
     assert len(names["new 1"]) == 5

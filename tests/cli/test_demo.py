@@ -14,7 +14,6 @@ from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import demonstration as demo
 from arbora.cli.demo import demonstration as demo_page
 from arbora.cli.demo import expansion as demo_expand
-from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo.printing import WIDTH
 from arbora.core.monitor import Progress
@@ -192,7 +191,7 @@ def test_folders_and_page_hold_what_was_made(shown, corpus):
     assert classifier.evaluation["baseline"]["name"] == "flat"
     assert [line["seen"] for line in classifier.documents] == [True] * n_train + [False] * n_test
     assert max(node["depth"] for node in topics.nodes) == len(demo_topics.BRANCHING) == 3
-    assert len(over_time.time["bins"]) == demo_time.LAST - demo_time.FIRST + 1
+    assert len(over_time.time["bins"]) == demo_topics.LAST - demo_topics.FIRST + 1
     assert "generated" in over_time.about["notices"][0]
     pytest.importorskip("plotly")
     page = folder / "index.html"
@@ -217,9 +216,9 @@ def test_files_of_others_are_not_changed(name, tmp_path, capsys):
 
 
 def test_topics_over_time_match_the_generated_themes():
-    archive = demo_time.make_archive(1200)
-    subject, _, topic_of = demo_time.find_topics(archive)
-    topics = demo_time.match(archive.theme, topic_of, len(demo_time.THEMES))
+    archive = demo_topics.make_archive(1200)
+    subject, _, topic_of = demo_topics.find_topics(archive)
+    topics = demo_topics.match(archive.theme, topic_of, len(demo_topics.THEMES))
     chance = np.bincount(archive.theme).max() / len(archive.theme)  # one topic for all
     assert np.mean(np.asarray(topics)[archive.theme] == topic_of) > 2 * chance
     for number, life in enumerate(subject.estimator.dynamics()[topic] for topic in topics):
@@ -227,8 +226,8 @@ def test_topics_over_time_match_the_generated_themes():
 
 
 def test_archive_follows_its_shares():
-    archive = demo_time.make_archive(8_000)
-    year = np.array([int(date[:4]) for date in archive.documents.fields["date"]]) - demo_time.FIRST
+    archive = demo_topics.make_archive(8_000)
+    year = np.array([int(date[:4]) for date in archive.documents.fields["date"]]) - demo_topics.FIRST
     together = np.zeros_like(archive.shares)
     np.add.at(together, (year, archive.theme), 1)
     n = together.sum(axis=1, keepdims=True)

@@ -66,7 +66,7 @@ def test_reliability_from_metrics_from_a_folder_and_several(subjects):
 
 
 def test_small_topics_are_merged_and_shares_keep_their_sum(years):
-    figure = figures.topics_over_time(years, most=4)
+    figure = figures.topics_over_time(years, max_topics=4)
     assert [trace.name for trace in figure.data][-1] == "5 others"
     total = np.sum([trace.y for trace in figure.data], axis=0)
     assert total == pytest.approx(np.sum(years.time["shares"], axis=0))

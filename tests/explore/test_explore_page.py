@@ -95,7 +95,7 @@ def test_a_name_that_looks_like_a_placeholder_is_unchanged(folder):
 
 def test_a_sample_keeps_referenced_documents(tmp_path):
     folder = open_folder(large_folder(tmp_path / "model", n_nodes=40, n_documents=400, text_length=30))
-    data = model_data(folder, most_documents=60)
+    data = model_data(folder, max_documents=60)
     texts = data["documents"]["text"]
     assert len(texts) == 60
     for node, lines in zip(folder.nodes, data["nodes"]["documents"], strict=True):
@@ -110,7 +110,7 @@ def test_a_sample_keeps_referenced_documents(tmp_path):
 
 
 def test_confusions_follow_a_sample(folder):
-    data = model_data(folder, most_documents=120)
+    data = model_data(folder, max_documents=120)
     texts = data["documents"]["text"]
     for old, new in zip(folder.evaluation["confusions"], data["evaluation"]["confusions"], strict=True):
         assert [texts[line] for line in new["documents"]] == [

@@ -28,7 +28,7 @@ def test_the_matrix_is_the_similarity_of_rows_by_cluster(fitted):
     changes = np.flatnonzero(np.diff(fitted.labels_[rows]))
     assert len(changes) == fitted.n_clusters_ - 1  # every cluster is one block
     assert len(figure.layout.shapes) == 2 * len(changes)
-    assert partition_figures.similarity_matrix(fitted, most=10).data[0].z.shape == (10, 10)
+    assert partition_figures.similarity_matrix(fitted, max_rows=10).data[0].z.shape == (10, 10)
 
 
 def test_the_tree_has_all_merges(fitted):

@@ -8,7 +8,6 @@ import pytest
 
 from arbora.cli import main
 from arbora.cli.demo import demonstration as demo
-from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
 from arbora.datasets import Dataset
 from arbora.structure import Hierarchy
@@ -19,8 +18,7 @@ def run_small(arguments):
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setattr(demo, "load_python_docs", small_corpus)
-        patch.setattr(demo_time, "N_NOTES", 600)
-        patch.setattr(demo_time, "N_STARTS", 1)
+        patch.setattr(demo_topics, "N_NOTES", 600)
         patch.setattr(demo_topics, "N_TOPICS", 4)
         patch.setattr(demo_topics, "N_STARTS", 1)
         assert main(["demo", *arguments]) == 0

@@ -144,11 +144,13 @@ def _answer_classes(
     answers = []
     for row in range(X.shape[0]):
 
-        def one(path: list[Any], row: int = row) -> dict[str, Any]:
+        def describe(path: list[Any], row: int = row) -> dict[str, Any]:
             steps = [[name, _round(proba[row, node_of[name]])] for name in path]
             return {"label": path[-1], "probability": steps[-1][1], "path": steps}
 
-        entry: dict[str, Any] = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
+        entry: dict[str, Any] = (
+            {"labels": [describe(path) for path in paths[row]]} if several else describe(paths[row])
+        )
         entry["nearest"] = [[name, _round(p)] for name, p in zip(near[row], near_values[row], strict=True)]
         if backoff is not None:
             entry["backoff"] = backoff[row]

@@ -7,8 +7,8 @@ with a high probability are filed, the others are proposals.
 >>> words = {"sea": "fish fins gills", "land": "soil grass trees", None: "stars moon orbit"}
 >>> texts = [f"{text} {text.split()[i % 3]}" for i in range(9) for text in words.values()]
 >>> documents = Documents.from_texts(texts, list(words) * 9)
->>> found = expand_documents(documents, ExpansionOptions(new=1, metric="within", clusterer="kmeans"))
->>> found.plan[0].group, found.plan[0].is_new, len(found.plan)
+>>> expanded = expand_documents(documents, ExpansionOptions(new=1, metric="within", clusterer="kmeans"))
+>>> expanded.plan[0].group, expanded.plan[0].is_new, len(expanded.plan)
 ('new 1', True, 9)
 """
 

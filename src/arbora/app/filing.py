@@ -18,7 +18,7 @@ from arbora.app.reading import (
     Source,
     check_format,
     document_id,
-    iter_found,
+    iter_rows,
     read_documents,
 )
 from arbora.app.text_rows import feature_names, transform_rows
@@ -147,7 +147,7 @@ class Request(NamedTuple):
 
 def _requests(source: Source, skipped: SkippedRecords | None) -> Iterator[Request]:
     source = source._replace(fields=source.fields._replace(optional=(ID,)))
-    for number, record in enumerate(iter_found(source), start=1):
+    for number, record in enumerate(iter_rows(source), start=1):
         if not isinstance(record, DataFormatError):
             yield Request(document_id(record, source), record.text)
         elif skipped is None:

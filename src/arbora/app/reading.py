@@ -27,7 +27,7 @@ from arbora.datasets.readers.files import (
 from arbora.datasets.readers.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
 from arbora.datasets.readers.html_text import HTML_CHOICES
 from arbora.datasets.readers.npz import read_npz
-from arbora.datasets.readers.records import Fields, Found, Reading, TextRow, join_labels, jsonl_lines
+from arbora.datasets.readers.records import Fields, Reading, RowOrError, TextRow, join_labels, jsonl_lines
 from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning, is_readable
 from arbora.datasets.readers.svmlight import read_svmlight
 from arbora.structure import Hierarchy
@@ -299,10 +299,10 @@ def iter_documents(source: Source, skipped: SkippedRecords | None = None) -> Ite
 
     Records that cannot be read are left out and counted in `skipped`; without it such a record is an error.
     """
-    return (record for record in iter_found(source) if is_readable(record, skipped))
+    return (record for record in iter_rows(source) if is_readable(record, skipped))
 
 
-def iter_found(source: Source) -> Iterator[Found]:
+def iter_rows(source: Source) -> Iterator[RowOrError]:
     r"""Read texts with their labels one by one; a record that cannot be read gives its error instead.
 
     An error of the whole file is raised, such as a column that does not exist.
@@ -310,7 +310,7 @@ def iter_found(source: Source) -> Iterator[Found]:
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
     >>> _ = path.write_text('{"text": "a cat", "label": "animal"}\nbroken')
-    >>> [type(found).__name__ for found in iter_found(Source(str(path)))]
+    >>> [type(row).__name__ for row in iter_rows(Source(str(path)))]
     ['TextRow', 'DataFormatError']
     """
     kind = check_format(source)

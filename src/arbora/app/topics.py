@@ -2,8 +2,8 @@
 
 >>> from arbora.app.documents import Documents
 >>> documents = Documents.from_texts(["fish swim", "fish dive", "old trees", "trees grow"])
->>> found = discover_topics(documents, TopicOptions(topics=2, jobs=1))
->>> len(found.content().nodes)
+>>> topics = discover_topics(documents, TopicOptions(topics=2, jobs=1))
+>>> len(topics.content().nodes)
 3
 """
 
@@ -45,8 +45,8 @@ def choice_text(asked: Any, n_topics: int, curve: Mapping[str, Any] | None) -> s
     if curve is not None:
         return _chosen(n_topics, curve)
     if isinstance(asked, list | tuple):
-        most, shape = prod(asked), " x ".join(map(str, asked))
-        return f"{n_topics} topics found of at most {most} ({shape})."
+        limit, shape = prod(asked), " x ".join(map(str, asked))
+        return f"{n_topics} topics found of at most {limit} ({shape})."
     if n_topics == asked:
         return f"{n_topics} topics found, as asked for."
     return f"{n_topics} topics found of {asked} asked for: the documents do not support more."

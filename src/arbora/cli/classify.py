@@ -36,7 +36,7 @@ def train(
     """Train a classifier, evaluate it, write a model folder, and print the evaluation."""
     start = time.perf_counter()
     check_target(out)
-    reading, text = pick(arguments, READING), given_text(arguments)
+    reading, text = pick(arguments, READING), text_options(arguments)
     options = ClassifierOptions(**pick(arguments, CLASSIFIER))
     documents = read_labelled(make_source(data, **reading), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
@@ -74,7 +74,7 @@ def train(
         )
 
 
-def given_text(arguments: dict[str, Any]) -> TextOptions | None:
+def text_options(arguments: dict[str, Any]) -> TextOptions | None:
     """Return the features of ``--min-df`` and ``--ngrams``; None without them."""
     counts = {name: arguments[name] for name in ("min_df", "ngrams") if arguments.get(name) is not None}
     if counts and arguments["features"] != AUTO:
@@ -136,7 +136,7 @@ def tune(
     **arguments: Any,
 ) -> None:
     """Choose the features and the model, or the cost and the coupling of a model; print the scores."""
-    options, text = ClassifierOptions(**pick(arguments, CLASSIFIER)), given_text(arguments)
+    options, text = ClassifierOptions(**pick(arguments, CLASSIFIER)), text_options(arguments)
     by_choice = options.model == AUTO and costs is None and couplings is None
     if by_choice and (folds is not None or scoring is not None):
         raise ValueError("--folds and --scoring are for the search of costs: give --model or --costs too")

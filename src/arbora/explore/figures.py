@@ -299,7 +299,7 @@ def _unit_text(model: Any, unit: int) -> str:
     return "<br>".join([*lines, f"distance from neighbours: {model.unit_distances_[unit]:.3g}"])
 
 
-def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int = 12) -> Any:
+def topics_over_time(what: Any, *, words: Sequence[str] | None = None, max_topics: int = 12) -> Any:
     """Draw the shares of topics over time, stacked.
 
     Parameters
@@ -308,7 +308,7 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
         A model folder of topics over time, or the model itself.
     words : sequence of n_features names, optional
         Names of the columns, for the titles of the topics of a model; a folder has its own.
-    most : int
+    max_topics : int
         Number of topics to draw, the largest first; the others are one band.
 
     Returns
@@ -332,9 +332,9 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
     shares = np.array(time["shares"], np.float64)  # None becomes NaN
     titles = [folder.nodes[node]["title"] for node in time["nodes"]]
     order = np.argsort(-np.nansum(shares, axis=1), kind="stable")
-    drawn = [(titles[k], shares[k]) for k in order[:most].tolist()]
-    if len(order) > most:
-        drawn.append((f"{len(order) - most} others", shares[order[most:]].sum(axis=0)))
+    drawn = [(titles[k], shares[k]) for k in order[:max_topics].tolist()]
+    if len(order) > max_topics:
+        drawn.append((f"{len(order) - max_topics} others", shares[order[max_topics:]].sum(axis=0)))
     figure = go.Figure()
     names = [entry["name"] for entry in time["bins"]]
     for i, (title, values) in enumerate(drawn):
@@ -670,7 +670,7 @@ def cells_of_two_features(model: Any, X: Any, y: Any = None, *, features: tuple[
 _SCALE = ((0.0, "#ffffff"), (0.25, "#d5e1f5"), (0.5, "#8fb0e3"), (1.0, "#1d3f8f"))
 
 
-def similarity_matrix(model: Any, *, most: int = 400) -> Any:
+def similarity_matrix(model: Any, *, max_rows: int = 400) -> Any:
     """Draw the similarity matrix of a fitted mixture: dark where two rows are in one cluster in most draws.
 
     Lines separate the clusters of `labels_`, which are in the order of the tree of merges. Within a cluster, rows
@@ -679,7 +679,7 @@ def similarity_matrix(model: Any, *, most: int = 400) -> Any:
     Parameters
     ----------
     model : fitted DirichletProcessGaussianMixture or MaxMarginGaussianMixture
-    most : int
+    max_rows : int
         Rows to draw, spread evenly over the clusters.
 
     Returns
@@ -699,7 +699,7 @@ def similarity_matrix(model: Any, *, most: int = 400) -> Any:
     rank = np.empty(model.n_clusters_, np.int64)
     rank[_leaf_order(model)] = np.arange(model.n_clusters_)
     order = np.lexsort((np.arange(len(model.labels_)), rank[model.labels_]))
-    shown = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(np.int64))]
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(max_rows, len(order))).astype(np.int64))]
     labels, together = model.labels_[shown], model.similarity_matrix(shown, shown)
     inner = _block_order(labels, together)
     shown, together = shown[inner], together[np.ix_(inner, inner)]

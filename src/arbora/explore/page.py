@@ -66,12 +66,12 @@ _DOCUMENT_COLUMNS = ("id", "text", "label", "node", "probability")
 _OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
 
 
-def model_data(folder: Any, most_documents: int = MAX_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
+def model_data(folder: Any, max_documents: int = MAX_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
     """Make the data of one open model folder or content, as values for JSON.
 
-    Of more than `most_documents`, a random sample is kept, with a notice, and all that nodes and confusions refer to.
+    Of more than `max_documents`, a random sample is kept, with a notice, and all that nodes and confusions refer to.
     """
-    lines = kept_documents(folder, most_documents, seed)
+    lines = sample_documents(folder, max_documents, seed)
     place = {int(old): new for new, old in enumerate(lines)}
     documents = [folder.documents[line] for line in lines.tolist()]
     about = {key: folder.about.get(key) for key in _ABOUT}
@@ -96,10 +96,10 @@ def model_data(folder: Any, most_documents: int = MAX_DOCUMENTS, seed: int = 0) 
     }
 
 
-def kept_documents(folder: Any, most: int, seed: int) -> Ints:
+def sample_documents(folder: Any, max_documents: int, seed: int) -> Ints:
     """Choose the documents of a page: all that are referred to, and a random sample; ascending."""
     n_documents = len(folder.documents)
-    if n_documents <= most:
+    if n_documents <= max_documents:
         return np.arange(n_documents)
     needed = {
         line for node in folder.nodes for name in ("documents", "borderline") for line in node.get(name, ())
@@ -109,7 +109,9 @@ def kept_documents(folder: Any, most: int, seed: int) -> Ints:
     if folder.expansion:
         proposals = (*folder.expansion["splits"], *folder.expansion["merges"])
         needed |= {line for proposal in proposals for side in proposal["documents"] for line in side}
-    return draw_sample(n_documents, most, np.array(sorted(needed), np.int64), np.random.default_rng(seed))
+    return draw_sample(
+        n_documents, max_documents, np.array(sorted(needed), np.int64), np.random.default_rng(seed)
+    )
 
 
 def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def make_page(
     folders: Any | Sequence[Any],
     *,
     title: str | None = None,
-    most_documents: int = MAX_DOCUMENTS,
+    max_documents: int = MAX_DOCUMENTS,
     live: Mapping[str, Any] | None = None,
 ) -> Page:
     """Make the page of one or more models.
@@ -248,7 +250,7 @@ def make_page(
         Model folders, shown in this order.
     title : str, optional
         Title of the page; by default the names of the models.
-    most_documents : int
+    max_documents : int
         Largest number of documents of each model; if a folder has more, the page shows a sample and a notice.
     live : mapping, optional
         Limits of the server of the page, and what it allows; without them the page makes no connections.
@@ -265,7 +267,7 @@ def make_page(
     opened = [_opened(folder) for folder in _as_list(folders)]
     if not opened:
         raise ValueError("give at least one model folder to show")
-    models = ",".join(_data_of(folder, most_documents) for folder in opened)
+    models = ",".join(_data_of(folder, max_documents) for folder in opened)
     data = as_json({"live": live is not None, "limits": live or {}})[:-1] + f',"models":[{models}]}}'
     scripts = {"plotly": plotly_script(), "script": own_script()}
     values = {
@@ -279,9 +281,9 @@ def make_page(
     return Page(_fill(asset("page.html"), values))
 
 
-def _data_of(folder: Any, most_documents: int) -> str:
+def _data_of(folder: Any, max_documents: int) -> str:
     with reading(folder.path) if hasattr(folder, "path") else nullcontext():
-        return as_json(model_data(folder, most_documents))
+        return as_json(model_data(folder, max_documents))
 
 
 def write_page(
@@ -289,13 +291,13 @@ def write_page(
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
-    most_documents: int = MAX_DOCUMENTS,
+    max_documents: int = MAX_DOCUMENTS,
 ) -> Path:
     """Write the page of one or more models to a file, completely or not at all.
 
     Parameters
     ----------
-    folders, title, most_documents
+    folders, title, max_documents
         As for `make_page`.
     path : path
         The HTML file.
@@ -308,10 +310,10 @@ def write_page(
     --------
     >>> write_page(["model/", "topics/"], "page.html")  # doctest: +SKIP
     """
-    return make_page(folders, title=title, most_documents=most_documents).save(path)
+    return make_page(folders, title=title, max_documents=max_documents).save(path)
 
 
-def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MAX_DOCUMENTS) -> Page:
+def show(folders: Any | Sequence[Any], *, height: int = 760, max_documents: int = MAX_DOCUMENTS) -> Page:
     """Show models in a notebook: the page of ``arbora explore`` in a frame.
 
     Parameters
@@ -319,7 +321,7 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
     folders : path, Folder or Content, or a sequence of them
     height : int
         Height of the frame in pixels.
-    most_documents : int
+    max_documents : int
         As for `make_page`.
 
     Returns
@@ -331,7 +333,7 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
     --------
     >>> show("model/")  # doctest: +SKIP
     """
-    return Page(make_page(folders, most_documents=most_documents).html, height)
+    return Page(make_page(folders, max_documents=max_documents).html, height)
 
 
 def as_json(value: Any) -> str:

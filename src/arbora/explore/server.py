@@ -43,16 +43,16 @@ class BusyError(RuntimeError):
 
 
 class RequestBatches:
-    """Files the texts of concurrent requests in batches; more than `most` that wait raise a BusyError."""
+    """Files the texts of concurrent requests in batches; more than `max_waiting` that wait raise a BusyError."""
 
-    def __init__(self, filer: Filer, most: int) -> None:
-        self._filer, self._most = filer, most
+    def __init__(self, filer: Filer, max_waiting: int) -> None:
+        self._filer, self._max_waiting = filer, max_waiting
         self._waiting: list[tuple[str, asyncio.Future[dict[str, Any]]]] = []
         self._work: asyncio.Task[None] | None = None
 
     async def file(self, text: str) -> dict[str, Any]:
         """Return the answer for a text; all texts that wait at the same time are filed in one call."""
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= self._max_waiting:
             raise BusyError(f"{len(self._waiting)} documents wait for their answer")
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((text, reply))
@@ -88,7 +88,7 @@ class TopicEditor:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._kept: dict[str, Any] | None = None
+        self._saved: dict[str, Any] | None = None
         self._lock = Lock()
 
     def edit(self, edits: Any, *, save: bool) -> dict[str, Any]:
@@ -98,15 +98,15 @@ class TopicEditor:
         """
         edits = check_edits(edits)
         with self._lock:
-            if self._kept is None:
-                self._kept = self._folder.load_model()
+            if self._saved is None:
+                self._saved = self._folder.load_model()
                 # Read all parts now: a save replaces the files.
                 _ = (self._folder.nodes, self._folder.documents, self._folder.positions, self._folder.time)
-            if not isinstance(self._kept.get("topic_model"), TopicModel):
+            if not isinstance(self._saved.get("topic_model"), TopicModel):
                 raise FolderError(
                     f"{self._folder.about['name']} is not a topic model: its nodes cannot be edited"
                 )
-            content = edited_content(self._folder, edits, self._kept)
+            content = edited_content(self._folder, edits, self._saved)
             if save:
                 write_folder(self._folder.path, content)
             return model_data(content._replace(about=full_about(content)), MAX_DOCUMENTS)

@@ -56,8 +56,8 @@ def model_content(
     """
     check_is_fitted(model)
     if hasattr(model, "content"):  # a model of raw texts, which are given in the place of X
-        given_texts = documents if X is None else X
-        content: Content = model.content(given_texts, y, times=times, name=name)
+        raw_texts = documents if X is None else X
+        content: Content = model.content(raw_texts, y, times=times, name=name)
         return content._replace(about=full_about(content))
     rows = _rows(model, X)
     arguments = {"y": y, "documents": documents, "times": times}

@@ -104,15 +104,15 @@ def choose(data: Dataset, X: Any) -> dict[str, Choice]:
     return {name: Choice(makers[label], COSTS[int(np.argmax(scores[label]))]) for name, label in best.items()}
 
 
-def largest_branch(hierarchy: Hierarchy, counts: Ints, most: int) -> str:
+def largest_branch(hierarchy: Hierarchy, counts: Ints, max_documents: int) -> str:
     """Return the child of the root with the most documents up to a limit; if all exceed it, the smallest child.
 
     >>> tree = Hierarchy.from_paths(["top/a/1", "top/b/2", "top/c/3"])
-    >>> largest_branch(tree, np.array([12, 5, 5, 4, 4, 3, 3]), most=4)
+    >>> largest_branch(tree, np.array([12, 5, 5, 4, 4, 3, 3]), max_documents=4)
     'top/b'
     """
     top = [node for node in np.flatnonzero(hierarchy.depth == 1).tolist() if counts[node]]
-    small = [node for node in top if counts[node] <= most]
+    small = [node for node in top if counts[node] <= max_documents]
     best = max(small, key=lambda node: counts[node]) if small else min(top, key=lambda node: counts[node])
     return str(hierarchy.names[best])
 

@@ -31,7 +31,6 @@ from arbora.app.topic_model import TopicModel
 from arbora.arrays import Ints, Matrix
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import expansion as demo_expand
-from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo.printing import WIDTH, heading, print_paragraph, shorten_list, timed
 from arbora.datasets import Dataset, load_python_docs
@@ -305,7 +304,7 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     )
     groups = demo_expand.show_expansion(data, branch)
     heading("Topics over time, on a generated corpus with known topics")
-    over_time = demo_time.show_time()
+    over_time = demo_topics.show_time()
 
     heading("From threads to a cluster: one line")
     _show_cluster()

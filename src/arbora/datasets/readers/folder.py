@@ -31,8 +31,8 @@ from arbora.datasets.readers.files import (
 from arbora.datasets.readers.html_text import AS_IS, STRIP, clean_html, html_text
 from arbora.datasets.readers.records import (
     Fields,
-    Found,
     Reading,
+    RowOrError,
     TextRow,
     csv_rows,
     json_records,
@@ -146,7 +146,7 @@ def suffix_of(path: str | Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def record_reader(kind: str) -> Callable[[Path, Fields, Reading], Iterator[Found]]:
+def record_reader(kind: str) -> Callable[[Path, Fields, Reading], Iterator[RowOrError]]:
     """Return the reader of a format of records: jsonl, json, csv, tsv or parquet."""
     if kind == "tsv":
         return lambda path, fields, how: csv_rows(
@@ -189,7 +189,7 @@ def _html_encoding(data: bytes) -> str:
 
 def folder_rows(
     folder: str | Path, how: Reading, *, pattern: str = "*", fields: Fields | None = None
-) -> Iterator[Found]:
+) -> Iterator[RowOrError]:
     """Yield the texts of a folder, sorted by path, or for each that cannot be read its error.
 
     The label of files directly in the folder is ``root``. Hidden files and folders are ignored, and links to folders
@@ -224,7 +224,7 @@ def folder_rows(
             yield DataFormatError(path, None, problem, NO_ACCESS)
 
 
-def _file_rows(path: Path, label: str, how: Reading, fields: Fields | None) -> Iterator[Found]:
+def _file_rows(path: Path, label: str, how: Reading, fields: Fields | None) -> Iterator[RowOrError]:
     kind = None if fields is None else RECORD_SUFFIXES.get(suffix_of(path))
     if kind is None or fields is None:
         yield TextRow(file_text(path, how), label, {}, path, None)

@@ -71,7 +71,7 @@ class TextRow(NamedTuple):
     number: int | None = None
 
 
-Found = TextRow | DataFormatError  # a record, or why it cannot be read
+RowOrError = TextRow | DataFormatError  # a record, or why it cannot be read
 
 
 def as_fields(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def jsonl_row(
     return read_record(record, fields, how or Reading(), path, number)
 
 
-def jsonl_lines(lines: Iterable[Any], path: Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def jsonl_lines(lines: Iterable[Any], path: Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Read lines of JSONL, given with their numbers; a line that is an error is returned as it is."""
     for number, line in lines:
         try:
@@ -243,13 +243,13 @@ def numbered_lines(lines: TextLines) -> Iterator[tuple[int, str | DataFormatErro
         yield lines.number, line
 
 
-def jsonl_records(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def jsonl_records(path: str | Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Yield the records of a JSONL file, or for each that cannot be read its error."""
     lines = TextLines(path, how.encoding, how.max_unpacked)
     yield from jsonl_lines(numbered_lines(lines), Path(path), fields, how)
 
 
-def json_records(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def json_records(path: str | Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Yield the records of a JSON file: an array, an object with one array, one record, or lines of JSON."""
     path = Path(path)
     if _is_jsonl(path, how):
@@ -303,7 +303,7 @@ def _skip_space(text: str, start: int) -> int:
     return start if match is None else match.end()
 
 
-def _array(text: str, start: int, path: Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def _array(text: str, start: int, path: Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Yield the records of an array that begins at a position; one is parsed at a time."""
     number = line = 1
     counted, place = 0, _skip_space(text, start + 1)
@@ -333,7 +333,7 @@ def _rest_skipped(error: DataFormatError, number: int) -> DataFormatError:
 
 def _checked(
     record: Any, fields: Fields, how: Reading, path: Path, line: int | None, number: int | None
-) -> Found:
+) -> RowOrError:
     if not isinstance(record, dict):
         return DataFormatError(path, line, f"record {number} is not a JSON object", NO_OBJECT)
     try:
@@ -442,7 +442,7 @@ def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]
     return [header.index(name) for name in names]
 
 
-def csv_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def csv_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Yield the rows of a delimited file one by one, or for each that cannot be read its error.
 
     A header without the columns that are asked for is raised as an error.
@@ -478,7 +478,7 @@ def csv_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
 # --- Records of Parquet files, through pandas ---------------------------------------------------------------
 
 
-def parquet_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
+def parquet_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[RowOrError]:
     """Yield the rows of a Parquet file, or for each that cannot be read its error."""
     path = Path(path)
     if not path.is_file():

@@ -16,8 +16,8 @@ from arbora.datasets.readers.folder import folder_rows
 from arbora.datasets.readers.html_text import AS_IS
 from arbora.datasets.readers.records import (
     Fields,
-    Found,
     Reading,
+    RowOrError,
     TextRow,
     as_fields,
     csv_rows,
@@ -67,7 +67,9 @@ def describe_texts(texts: Sequence[str], y: Any) -> str:
     return "; ".join(parts)
 
 
-def _collect(records: Iterator[Found], path: str | Path, skipped: SkippedRecords | None) -> list[TextRow]:
+def _collect(
+    records: Iterator[RowOrError], path: str | Path, skipped: SkippedRecords | None
+) -> list[TextRow]:
     rows = [row for row in records if is_readable(row, skipped)]
     if not rows:
         if skipped is not None and skipped.first is not None:
@@ -168,7 +170,7 @@ def read_json(
 
 
 def _text_data(
-    records: Callable[[str | Path, Fields, Reading], Iterator[Found]],
+    records: Callable[[str | Path, Fields, Reading], Iterator[RowOrError]],
     path: str | Path,
     names: tuple[str | Sequence[str], str | None, Sequence[str]],
     how: Reading,
