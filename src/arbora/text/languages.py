@@ -171,7 +171,13 @@ def is_one_letter(token: str) -> bool:
 
 
 def letter_shares(texts: Sequence[str]) -> dict[str, float]:
-    """Return the share of each script, such as "LATIN", among the letters of a sample of texts."""
+    """Return the share of each script, such as "LATIN", among the letters of a sample of texts.
+
+    Examples
+    --------
+    >>> letter_shares(["abc", "д"])
+    {'LATIN': 0.75, 'CYRILLIC': 0.25}
+    """
     step = max(1, len(texts) // _SAMPLE)
     counts: dict[str, int] = {}
     for text in texts[::step]:

@@ -40,7 +40,13 @@ def name_of_gram(gram: str) -> str:
 
 
 def is_fragment(name: str) -> bool:
-    """Return whether a name is that of a character n-gram, such as "…ing"."""
+    """Return whether a name is that of a character n-gram, such as "…ing".
+
+    Examples
+    --------
+    >>> is_fragment("…ing"), is_fragment("king")
+    (True, False)
+    """
     return name.startswith(ELLIPSIS) or name.endswith(ELLIPSIS)
 
 

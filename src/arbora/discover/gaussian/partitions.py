@@ -95,7 +95,13 @@ def by_size(labels: Ints) -> Ints:
 
 
 def cluster_counts(draws: Matrix) -> tuple[Ints, Ints]:
-    """Return the number of clusters of each draw, and of those with at least 1% of the rows."""
+    """Return the number of clusters of each draw, and of those with at least 1% of the rows.
+
+    Examples
+    --------
+    >>> cluster_counts(np.array([[0, 0, 1], [0, 0, 0]]))
+    (array([2, 1]), array([2, 1]))
+    """
     n, width = draws.shape[1], int(draws.max()) + 1
     sizes = np.array([np.bincount(labels, minlength=width) for labels in draws])
     return (sizes > 0).sum(axis=1), (sizes >= max(1.0, LARGE_SHARE * n)).sum(axis=1)
@@ -109,7 +115,13 @@ def partition_entropies(draws: Matrix) -> Array:
 
 
 def distribution(values: Ints) -> dict[str, Matrix]:
-    """Return the distinct values, sorted, and their shares, as `value` and `probability`."""
+    """Return the distinct values, sorted, and their shares, as `value` and `probability`.
+
+    Examples
+    --------
+    >>> distribution(np.array([3, 3, 4, 3]))
+    {'value': array([3, 4]), 'probability': array([0.75, 0.25])}
+    """
     value, counts = np.unique(values, return_counts=True)
     return {"value": value, "probability": counts / counts.sum()}
 

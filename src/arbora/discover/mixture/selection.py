@@ -122,7 +122,13 @@ def matched_temperature(joint: Array, rate: float) -> float:
 
 
 def spread(joint: Array) -> float:
-    """Return the mean distance of the log-joint of the best component from the mean of all components."""
+    """Return the mean distance of the log-joint of the best component from the mean of all components.
+
+    Examples
+    --------
+    >>> spread(np.array([[0.0, 4.0]]))
+    2.0
+    """
     return float(np.mean(joint.max(axis=1) - joint.mean(axis=1)))
 
 

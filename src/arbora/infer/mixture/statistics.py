@@ -216,7 +216,13 @@ _LOG_ZERO = -690.0  # logarithm of a weight of zero; the kernels cannot handle i
 
 
 def log_weights(weights: Array) -> Array:
-    """Return the logarithms of weights, -690 for a weight of zero."""
+    """Return the logarithms of weights, -690 for a weight of zero.
+
+    Examples
+    --------
+    >>> log_weights(np.array([1.0, 0.0]))
+    array([   0., -690.])
+    """
     return np.log(weights, out=np.full_like(weights, _LOG_ZERO), where=weights > 0)
 
 
