@@ -326,32 +326,10 @@ class Checkpoint:
             )
 
     def save(self, key: str, arrays: Mapping[str, Matrix], meta: Mapping[str, Any] | None = None) -> None:
-        """Write one piece, atomically replacing the piece that had this key.
+        """Write the piece named `key`, atomically replacing the piece that had this key.
 
-        Parameters
-        ----------
-        key : str
-            Name of the piece.
-        arrays : dict of str to ndarray
-            Arrays of any dtype except object.
-        meta : dict, optional
-            Values that JSON can hold.
-
-        Notes
-        -----
-        Threads may save different keys at the same time.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from arbora.core.checkpoint import Checkpoint
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     checkpoint = Checkpoint(folder, "a fit")
-        ...     checkpoint.save("sweep", {"counts": np.arange(3)}, {"step": 1})
-        ...     checkpoint.save("sweep", {"counts": np.arange(3)}, {"step": 2})
-        ...     checkpoint.load("sweep").meta
-        {'step': 2}
+        Arrays have any dtype except object; `meta` has values that JSON can hold. Threads may save different keys at
+        the same time.
         """
         for name, array in arrays.items():
             if np.asanyarray(array).dtype.hasobject:
@@ -371,26 +349,7 @@ class Checkpoint:
             publish(file, temporary, target)
 
     def load(self, key: str) -> Piece | None:
-        """Read one piece.
-
-        Parameters
-        ----------
-        key : str
-            Name of the piece.
-
-        Returns
-        -------
-        Piece or None
-            None if it was never saved, or if it is damaged (with a warning).
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from arbora.core.checkpoint import Checkpoint
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     print(Checkpoint(folder, "a fit").load("never saved"))
-        None
-        """
+        """Read one piece; None if it was never saved, or if it is damaged (with a warning)."""
         path = self.path / _piece_name(key)
         try:
             piece = _read_piece(path, key, self.fingerprint)
@@ -403,16 +362,7 @@ class Checkpoint:
         return piece
 
     def keys(self) -> list[str]:
-        """Return the keys of the pieces in the folder, sorted; only `load` verifies them.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from arbora.core.checkpoint import Checkpoint
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Checkpoint(folder, "a fit").keys()
-        []
-        """
+        """Return the keys of the pieces in the folder, sorted; only `load` verifies them."""
         matches = (_PIECE_NAME.fullmatch(path.name) for path in self.path.iterdir())
         return sorted(unquote(match["key"], errors="surrogatepass") for match in matches if match)
 
@@ -420,17 +370,6 @@ class Checkpoint:
         """Remove all pieces and ``checkpoint.json``, and the folder if nothing else is in it.
 
         Call it when the fit is done. To save again, make a new checkpoint.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from arbora.core.checkpoint import Checkpoint
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     checkpoint = Checkpoint(Path(folder) / "fit", "a fit")
-        ...     checkpoint.clear()
-        ...     checkpoint.path.exists()
-        False
         """
         for key in self.keys():
             (self.path / _piece_name(key)).unlink(missing_ok=True)
@@ -452,14 +391,8 @@ _NO_EFFECT = {"n_jobs", "verbose", "random_state"}  # on the result; the seed st
 def open_checkpoint(estimator: Any, *data: Any, seed: int, **instead: Any) -> Checkpoint | None:
     """Open the checkpoint of the block ``with arbora.running(checkpoint=...)`` for a fit; None without one.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its class and parameters identify the fit, with the data and the seed.
-    *data
-        Everything else that the result depends on.
-    **instead
-        Values that identify the fit better than the parameters of the same names.
+    Class and parameters of the estimator identify the fit, with the seed and with `data`: everything else that the
+    result depends on. The values of `instead` replace the parameters of the same names.
     """
     folder = running_checkpoint()
     if folder is None:

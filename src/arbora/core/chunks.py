@@ -19,28 +19,11 @@ CHUNK_ENTRIES = 1 << 20  # numbers of a temporary array: 8 MiB in double precisi
 
 
 def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
-    """Cut ``range(n)`` into consecutive slices.
+    """Cut ``range(n)`` into consecutive slices: at most `n_chunks`, or of at most `size` elements. None is empty.
 
-    Parameters
-    ----------
-    n : int
-        Length of the range.
-    n_chunks : int, optional
-        Number of chunks; at most ``n``, so that none is empty.
-    size : int, optional
-        Greatest length of a chunk. Give either ``n_chunks`` or ``size``.
-    even : bool
-        True makes lengths that differ by at most one, the longer chunks first. False, with ``size``, gives all chunks
-        but the last that length, so that they start at its multiples.
+    Lengths differ by at most one, the longer slices first. With `even=False` and `size`, all slices but the last have
+    that length, so that they start at its multiples.
 
-    Returns
-    -------
-    list of slice
-        Empty when ``n`` is 0.
-
-    Examples
-    --------
-    >>> from arbora.core.chunks import split
     >>> split(10, 3)
     [slice(0, 4, None), slice(4, 7, None), slice(7, 10, None)]
     >>> [chunk.stop - chunk.start for chunk in split(10, size=4)]
@@ -70,26 +53,12 @@ def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even:
 
 
 def split_entries(n: int, width: int) -> list[slice]:
-    """Cut ``range(n)`` into slices of at most `CHUNK_ENTRIES` numbers, each element having `width` of them.
-
-    Examples
-    --------
-    >>> len(split_entries(10, 1 << 19))
-    5
-    """
+    """Cut ``range(n)`` into slices of at most `CHUNK_ENTRIES` numbers, each element having `width` of them."""
     return split(n, size=max(1, CHUNK_ENTRIES // max(1, width)), even=False)
 
 
 def split_nonzeros(indptr: Matrix, n_chunks: int) -> list[slice]:
-    """Cut the rows of a CSR array into at most ``n_chunks`` chunks with about the same number of non-zeros.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arbora.core.chunks import split_nonzeros
-    >>> split_nonzeros(np.array([0, 4, 5, 6]), 2)
-    [slice(0, 1, None), slice(1, 3, None)]
-    """
+    """Cut the rows of a CSR array into at most ``n_chunks`` chunks with about the same number of non-zeros."""
     ends = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, n_chunks) / n_chunks)
     cuts = np.unique(np.concatenate([[0], ends, [len(indptr) - 1]]))
     return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
@@ -99,14 +68,7 @@ def split_nonzeros(indptr: Matrix, n_chunks: int) -> list[slice]:
 
 
 def available_memory() -> int | None:
-    """Return the bytes that can be allocated without swapping, or None if the system does not report them.
-
-    Examples
-    --------
-    >>> free = available_memory()
-    >>> free is None or free > 0
-    True
-    """
+    """Return the bytes that can be allocated without swapping, or None if the system does not report them."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -122,18 +84,8 @@ def available_memory() -> int | None:
 def require_memory(n_bytes: int, what: str, advice: str) -> None:
     """Raise a MemoryError if an estimate exceeds the free memory.
 
-    Parameters
-    ----------
-    n_bytes : int
-        Estimated need.
-    what : str
-        What needs the memory, with its sizes.
-    advice : str
-        What the user can do about it.
+    `what` needs the memory, with its sizes; `advice` tells what the user can do.
 
-    Examples
-    --------
-    >>> require_memory(1000, "a list", "Use a shorter one.")
     >>> require_memory(10**18, "a long list", "Use a shorter one.")
     Traceback (most recent call last):
     ...

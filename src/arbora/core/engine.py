@@ -29,23 +29,9 @@ class SupportsUpdate(Protocol):
 
 
 def add(left: Any, right: Any) -> Any:
-    """Add two statistics: numbers, arrays, or (named) tuples and dicts of them, field by field.
+    """Add two statistics of the same form: numbers, arrays, or (named) tuples and dicts of them, field by field.
 
-    Parameters
-    ----------
-    left, right : number, array, tuple, dict or None
-        Two statistics of the same form; None plus None is None.
-
-    Returns
-    -------
-    object
-        A new statistic of that form.
-
-    Examples
-    --------
-    >>> from arbora.core.engine import add
-    >>> add((1, {"n": 2.0}), (10, {"n": 3.0}))
-    (11, {'n': 5.0})
+    None plus None is None.
     """
     if left is None and right is None:
         return None
@@ -174,14 +160,7 @@ def check_needs(method: str, part: Any, needs: Iterable[str], advice: str) -> No
 
 
 def missing(part: Any, needs: Iterable[str]) -> list[str]:
-    """Return what a part lacks, in words; nothing if it meets all needs.
-
-    Examples
-    --------
-    >>> from arbora.engine import RayEngine
-    >>> missing(RayEngine(), ["shares_memory"])
-    ['data and model in this process']
-    """
+    """Return what a part lacks, in words; nothing if it meets all needs."""
     return [_WORDS.get(name, name) for name in needs if not getattr(part, name, False)]
 
 
@@ -212,14 +191,7 @@ class LocalEngine:
 
 
 class SerialEngine(LocalEngine):
-    """An engine without threads: everything runs in the calling thread.
-
-    Examples
-    --------
-    >>> from arbora.core.engine import SerialEngine
-    >>> SerialEngine().map(abs, [-3, 2])
-    [3, 2]
-    """
+    """An engine without threads: everything runs in the calling thread."""
 
     n_workers = 1
 
@@ -303,21 +275,9 @@ class Shards(ABC):
 
     @abstractmethod
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        """Let every shard take one step.
+        """Call the method `name` of every shard; return the results in the order of the shards.
 
-        Parameters
-        ----------
-        name : str
-            Method of the shards to call.
-        *arguments
-            Arguments that all shards get.
-        each : sequence of sequences, optional
-            Further arguments, one sequence for each shard.
-
-        Returns
-        -------
-        list
-            Results of the shards, in their order.
+        All shards get the arguments, and each one those of its sequence in `each`.
         """
 
     @abstractmethod
@@ -344,15 +304,8 @@ class Shards(ABC):
 class LocalShards(Shards):
     """Shards in this process. They take their steps one after the other; threads work inside a shard.
 
-    Parameters
-    ----------
-    make : callable
-        Builds a shard from the common data, its own data, and the engine that it works on.
-    parts : sequence
-        Data of each shard.
+    `make` builds a shard from the common data, its own data (one of `parts`), and the engine that it works on.
 
-    Examples
-    --------
     >>> class Counter:
     ...     def __init__(self, common, part, engine):
     ...         self.total = common + part

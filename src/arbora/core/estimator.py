@@ -44,16 +44,7 @@ class RowEstimator:
 
 
 def require_y(estimator: Any, y: Any, purpose: str) -> None:
-    """Refuse to fit without y, in the words that scikit-learn expects.
-
-    Examples
-    --------
-    >>> from sklearn.svm import LinearSVC
-    >>> require_y(LinearSVC(), None, "it learns from labels")
-    Traceback (most recent call last):
-    ...
-    ValueError: LinearSVC requires y to be passed, but the target y is None: it learns from labels.
-    """
+    """Refuse to fit without y, in the words that scikit-learn expects."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: {purpose}."
@@ -98,8 +89,6 @@ def read_options(
 
     `constraints` of the values are as the `_parameter_constraints` of scikit-learn.
 
-    Examples
-    --------
     >>> from typing import NamedTuple
     >>> class Sampling(NamedTuple):
     ...     n_chains: int = 2
@@ -221,10 +210,7 @@ class Explorable:
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Restore all attributes of an estimator if the block fails, so that an earlier fit stays usable.
 
-    Examples
-    --------
     >>> from types import SimpleNamespace
-    >>> from arbora.core.estimator import all_or_nothing
     >>> model = SimpleNamespace(coef_=1)
     >>> try:
     ...     with all_or_nothing(model):
@@ -253,22 +239,8 @@ _SKIPPED = frozenset({"arbora", "sklearn", "joblib"})
 def warn_caller(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn with the stack level of the first frame outside Arbora, scikit-learn and joblib.
 
-    In a worker thread no such frame may exist; the warning then points at the bottom of the thread's stack.
-
-    Parameters
-    ----------
-    message : str or Warning
-        A warning object has a category of its own.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from arbora.core.estimator import warn_caller
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_caller("the fit has not converged")
-    >>> str(caught[0].message)
-    'the fit has not converged'
+    In a worker thread no such frame may exist; the warning then points at the bottom of the thread's stack. A message
+    that is a warning object has a category of its own.
     """
     level, frame = 2, sys._getframe(1)  # level 1 is this function
     while frame.f_back is not None and _package(frame.f_globals) in _SKIPPED:

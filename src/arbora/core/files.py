@@ -67,24 +67,12 @@ def _start_of(process: int) -> str:
 
 
 def owner_tag() -> str:
-    """Tag of this process, for the name of a temporary file.
-
-    Examples
-    --------
-    >>> owner_is_dead(f".arbora-tmp-{owner_tag()}x")
-    False
-    """
+    """Tag of this process, for the name of a temporary file."""
     return f"{_machine()}-{os.getpid()}-{_start_of(os.getpid())}-"
 
 
 def owner_is_dead(name: str) -> bool:
-    """Whether the owner of a temporary file is known to be dead; False for names without a tag of this machine.
-
-    Examples
-    --------
-    >>> owner_is_dead("anything")
-    False
-    """
+    """Whether the owner of a temporary file is known to be dead; False for names without a tag of this machine."""
     match = _TAG.search(name)
     if match is None or match[1] != _machine() or os.name != "posix":
         return False
@@ -147,27 +135,9 @@ class Hasher(Protocol):
 
 
 class HashingWriter:
-    """A write-only stream that hashes everything written.
+    """A write-only stream that passes everything on to `file` and hashes it with `hasher`, an object of hashlib.
 
     It cannot seek, so archive writers write each byte once and in order.
-
-    Parameters
-    ----------
-    file : binary file
-        Receives the bytes.
-    hasher : hashlib object
-        Updated with every byte.
-
-    Examples
-    --------
-    >>> import hashlib, io
-    >>> from arbora.core.files import HashingWriter
-    >>> target = io.BytesIO()
-    >>> writer = HashingWriter(target, hashlib.sha256())
-    >>> writer.write(b"abc")
-    3
-    >>> writer.hasher.hexdigest() == hashlib.sha256(target.getvalue()).hexdigest()
-    True
     """
 
     def __init__(self, file: BinaryIO, hasher: Hasher) -> None:
@@ -199,19 +169,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """Open a temporary file in ``folder``; the block ends with removing it, unless it was published.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from arbora.core.files import publish, temporary_file
-    >>> with tempfile.TemporaryDirectory() as name, temporary_file(Path(name)) as (file, path):
-    ...     _ = file.write(b"done")
-    ...     publish(file, path, Path(name) / "result")
-    ...     (Path(name) / "result").read_bytes()
-    b'done'
-    """
+    """Open a temporary file in ``folder``; the end of the block removes it, unless `publish` has moved it."""
     with _lock:  # another thread must not see the new file as stray before it is registered
         descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX + owner_tag(), dir=folder)
         path = Path(name)

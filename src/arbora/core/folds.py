@@ -29,13 +29,7 @@ Split = tuple[Ints, Ints]  # rows to train on, rows to test on
 
 
 def group_codes(labels: Any) -> Ints:
-    """Return a code for each label, one per row. A list (of label sets) is a single group.
-
-    Examples
-    --------
-    >>> group_codes(np.array(["b", "a", "b"]))
-    array([1, 0, 1])
-    """
+    """Return a code for each label, one per row. A list (of label sets) is a single group."""
     if isinstance(labels, list):
         return np.zeros(len(labels), np.int64)
     return np.asarray(np.unique(np.asarray(labels).astype(str), return_inverse=True)[1], np.int64)
@@ -44,8 +38,6 @@ def group_codes(labels: Any) -> Ints:
 def rarest_labels(indicator: sp.csr_array) -> Ints:
     """Group of each row of an indicator matrix: its rarest label, or -1 for a row without labels.
 
-    Examples
-    --------
     >>> import scipy.sparse as sp
     >>> rarest_labels(sp.csr_array([[1, 1], [1, 0], [0, 0]]))
     array([ 1,  0, -1])
@@ -69,53 +61,19 @@ def shuffle_by_group(groups: Ints, rng: np.random.Generator) -> Ints:
 
 
 def deal_folds(groups: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Fold of each row: the rows of a group are dealt to the folds in turn.
-
-    Parameters
-    ----------
-    groups : ndarray of int of shape (n_rows,)
-    n_folds : int
-    rng : Generator
-
-    Returns
-    -------
-    ndarray of int of shape (n_rows,)
-
-    Examples
-    --------
-    >>> groups = np.array([0, 0, 1, 1])
-    >>> folds = deal_folds(groups, 2, np.random.default_rng(0))
-    >>> sorted(zip(groups.tolist(), folds.tolist()))
-    [(0, 0), (0, 1), (1, 0), (1, 1)]
-    """
+    """Fold of each row: the rows of a group are dealt to the folds in turn."""
     folds = np.empty(len(groups), np.int64)
     folds[shuffle_by_group(groups, rng)] = np.arange(len(groups)) % n_folds
     return folds
 
 
 def stratified_folds(indicator: sp.csr_array, n_folds: int, seed: int) -> Ints:
-    """Fold of each row of an indicator of labels: the rows of a class (of the rarest, for label sets) in turn.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> Y = sp.csr_array(np.eye(2)[[0, 0, 1, 1]])
-    >>> sorted(stratified_folds(Y, 2, seed=0)[:2].tolist())
-    [0, 1]
-    """
+    """Fold of each row of an indicator of labels: the rows of a class (of the rarest, for label sets) in turn."""
     return deal_folds(rarest_labels(indicator), n_folds, np.random.default_rng(seed))
 
 
 def take_per_group(groups: Ints, wanted: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mark `wanted[g]` random rows of each group g; groups are numbered from 0.
-
-    Examples
-    --------
-    >>> groups = np.array([0, 0, 0, 1, 1])
-    >>> marked = take_per_group(groups, np.array([2, 1]), np.random.default_rng(0))
-    >>> np.bincount(groups[marked])
-    array([2, 1])
-    """
+    """Mark `wanted[g]` random rows of each group g; groups are numbered from 0."""
     counts = np.bincount(groups, minlength=len(wanted))
     rank = np.empty(len(groups), np.int64)
     rank[shuffle_by_group(groups, rng)] = np.arange(len(groups)) - np.repeat(
@@ -125,27 +83,10 @@ def take_per_group(groups: Ints, wanted: Matrix, rng: np.random.Generator) -> ND
 
 
 def hold_out(labels: Any, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mark a share of the rows of each class, never a whole class.
+    """Mark a share of the rows of each class, never a whole class; for a list of label sets, rows at random.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_rows,), or list of label sets
-        Label sets are ignored: rows are marked at random.
-    share : float
-        The number of rows of a class is rounded up or down at random. If no class is large enough for its share, one
-        row of each class of two or more is marked.
-    rng : Generator
-
-    Returns
-    -------
-    ndarray of bool of shape (n_rows,)
-
-    Examples
-    --------
-    >>> labels = np.repeat(["a", "b", "c"], [10, 5, 1])
-    >>> marked = hold_out(labels, 0.2, np.random.default_rng(0))
-    >>> [int(marked[labels == name].sum()) for name in "abc"]
-    [2, 1, 0]
+    The number of rows of a class is rounded up or down at random. If no class is large enough for its share, one row
+    of each class of two or more is marked.
     """
     if isinstance(labels, list):
         return np.asarray(rng.permutation(len(labels)) < int(share * len(labels)))
@@ -162,8 +103,6 @@ def random_splits(n_rows: int, n_splits: int, seed: int, most: int | None = None
 
     At most `most` rows are held out by a single split; the others are trained on.
 
-    Examples
-    --------
     >>> [len(test) for _, test in random_splits(10, 5, 0)], [len(test) for _, test in random_splits(10, 1, 0)]
     ([2, 2, 2, 2, 2], [2])
     """
@@ -181,27 +120,9 @@ def random_splits(n_rows: int, n_splits: int, seed: int, most: int | None = None
 def cv_splits(cv: Any, indicator: sp.csr_array, counts: NDArray[np.bool_], seed: int) -> list[Split]:
     """Rows to train on and rows to test on, as the parameter `cv` of an estimator asks for.
 
-    Parameters
-    ----------
-    cv : int, None, splitter of scikit-learn or iterable of pairs of rows
-        A number of folds (None is `DEFAULT_FOLDS`): the rows of a class (of the rarest one, for label sets) are dealt
-        to them in turn. A splitter splits all rows, including those that do not count.
-    indicator : sparse matrix of shape (n_rows, n_classes)
-        Labels of the rows.
-    counts : ndarray of bool of shape (n_rows,)
-        Rows that may be in a fold; the others are in none.
-    seed : int
-
-    Returns
-    -------
-    list of pairs of ndarrays of row numbers
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> Y = sp.csr_array(np.eye(2)[[0, 0, 0, 1, 1, 1]])
-    >>> [len(test) for _, test in cv_splits(None, Y, np.ones(6, bool), seed=0)]
-    [2, 2, 2]
+    The rows of a class (of the rarest one, for label sets) are dealt in turn to a number of folds (None is
+    `DEFAULT_FOLDS`). A splitter, or an iterable of pairs of rows, splits all rows, including those that do not count;
+    only rows that `counts` marks are in the result.
     """
     from sklearn.model_selection import check_cv
 

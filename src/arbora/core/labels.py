@@ -18,8 +18,6 @@ from arbora.core.estimator import warn_caller
 def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or the NA of pandas.
 
-    Examples
-    --------
     >>> [is_missing(value) for value in (None, float("nan"), "nan", 0)]
     [True, True, False, False]
     """
@@ -53,18 +51,12 @@ class Groups(NamedTuple):
 
 
 def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
-    """Read labels in which -1, None or NaN means unlabelled.
+    """Read labels (integers or strings) in which -1, None or NaN means unlabelled.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,)
-        Integers or strings. In an array of strings only None and NaN mean unlabelled; a NumPy array of strings can
-        hold neither, so there is a warning where it holds "-1", "nan", "None" or "".
-    none_labelled : str
-        Error message if no row carries a label. Empty: this is not an error, and there are no groups.
+    In an array of strings only None and NaN mean unlabelled; a NumPy array of strings can hold neither, so there is a
+    warning where it holds "-1", "nan", "None" or "". `none_labelled` is the error message if no row carries a label.
+    Empty: this is not an error, and there are no groups.
 
-    Examples
-    --------
     >>> read_groups(["cat", None, "dog", "cat"], 4, none_labelled="")
     Groups(codes=array([ 0, -1,  1,  0]), classes=array(['cat', 'dog'], dtype=object))
     >>> read_groups([7, -1, 3], 3, none_labelled="")

@@ -78,25 +78,7 @@ class Progress:
     def update(
         self, n: int = 1, *, objective: float | None = None, gap: float | None = None, **extra: float
     ) -> None:
-        """Count ``n`` more steps as done.
-
-        Parameters
-        ----------
-        n : int
-            Steps done since the last call.
-        objective, gap : float, optional
-            Latest values, shown at the right of the bar.
-        **extra : float
-            Other numbers to show.
-
-        Examples
-        --------
-        >>> from arbora.core.monitor import Progress
-        >>> progress = Progress(total=10, label="epochs", verbose=0)
-        >>> progress.update(4, gap=0.25)
-        >>> progress.n
-        4
-        """
+        """Count ``n`` more steps as done, and show the latest numbers at the right of the bar."""
         numbers = {"objective": objective, "gap": gap, **extra}
         with self._lock:
             self.n += n
@@ -108,13 +90,7 @@ class Progress:
                 self._bar.update(n)
 
     def close(self) -> None:
-        """Draw the bar for the last time.
-
-        Examples
-        --------
-        >>> from arbora.core.monitor import Progress
-        >>> Progress(total=1, verbose=0).close()
-        """
+        """Draw the bar for the last time."""
         with self._lock:
             if self._bar is not None:
                 self._bar.close()
@@ -134,14 +110,7 @@ class Progress:
 def with_progress(
     items: Iterable[Item], label: str, total: int | None = None, verbose: int | bool = 1
 ) -> Iterator[Item]:
-    """Yield items, and count them on a progress bar.
-
-    Examples
-    --------
-    >>> from arbora.core.monitor import with_progress
-    >>> list(with_progress("abc", "letters", 3, verbose=0))
-    ['a', 'b', 'c']
-    """
+    """Yield items, and count them on a progress bar."""
     with Progress(total, label, verbose) as progress:
         for item in items:
             yield item
@@ -333,15 +302,10 @@ class Monitor:
         return now - self._saved_at >= _SAVE_SHARE * self._saving
 
     def keep(self, name: str, arrays: dict[str, Matrix], **meta: Any) -> None:
-        """Save the state of a loop after an iteration, with the history.
+        """Save the state of a loop, with the history, as the piece `name` of the checkpoint.
 
-        Nothing is saved without a checkpoint, nor when the last save is so recent that saving would take more than
-        a twentieth of the time.
-
-        Parameters
-        ----------
-        name : str
-            Name of the piece in the checkpoint.
+        Nothing is saved without a checkpoint, nor when the last save is so recent that saving would take more than a
+        twentieth of the time.
         """
         now = perf_counter()
         if self.checkpoint is None or not self._is_due_at(now):
@@ -351,23 +315,7 @@ class Monitor:
         self._saving = self._saved_at - now
 
     def resume(self, name: str) -> Piece | None:
-        """Return the arrays and values that :meth:`keep` saved, and restore the history; None if there are none.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from arbora.core.checkpoint import Checkpoint
-        >>> from arbora.core.monitor import Monitor
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     first = Monitor(1e-3, 10, checkpoint=Checkpoint(folder, "fit"))
-        ...     done = first.record(3.0, gap=1.0)
-        ...     first.keep("newton", {"Z": np.ones(2)}, step=1)
-        ...     second = Monitor(1e-3, 10, checkpoint=Checkpoint(folder, "fit"))
-        ...     arrays, meta = second.resume("newton")
-        >>> arrays["Z"], meta["step"], second.n_iter, second.bound
-        (array([1., 1.]), 1, 1, 2.0)
-        """
+        """Return the arrays and values that :meth:`keep` saved, and restore the history; None if there are none."""
         piece = self.checkpoint.load(name) if self.checkpoint is not None else None
         if piece is None:
             return None

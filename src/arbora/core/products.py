@@ -21,28 +21,9 @@ _SMALL_OPERATIONS = 1 << 22
 
 
 def csr_matmul(X: sp.csr_array, W: Matrix, engine: Engine | None = None, out: Matrix | None = None) -> Matrix:
-    """Multiply a CSR matrix by a C-contiguous dense matrix.
+    """Multiply a CSR matrix by a C-contiguous dense matrix, in the precision of W; by default in this thread.
 
-    Parameters
-    ----------
-    X : sparse CSR of shape (n_samples, n_features)
-    W : ndarray of shape (n_features, n_columns)
-    engine : Engine, optional
-        Runs the chunks of rows. Default: the calling thread.
-    out : ndarray of shape (n_samples, n_columns), optional
-        Receives the result. Default: a new array with the dtype of W.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_columns)
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.core.products import csr_matmul
-    >>> csr_matmul(sp.csr_array([[0.0, 2.0], [0.0, 0.0]]), np.array([[1.0], [3.0]]))
-    array([[6.],
-           [0.]])
+    `out` (n_samples, n_columns) receives the result; None makes a new array.
     """
     if not sp.issparse(X) or X.format != "csr" or W.ndim != 2 or W.dtype.kind != "f":
         got = X.format.upper() if sp.issparse(X) else type(X).__name__
@@ -65,26 +46,7 @@ def csr_matmul(X: sp.csr_array, W: Matrix, engine: Engine | None = None, out: Ma
 
 
 def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = None) -> Matrix:
-    """Multiply two CSR matrices into a dense array, for weights that are mostly zero.
-
-    Parameters
-    ----------
-    X : sparse CSR of shape (n_samples, n_features)
-    W : sparse CSR of shape (n_features, n_columns)
-    engine : Engine, optional
-        Runs the chunks of rows. Default: the calling thread.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_columns)
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.core.products import csr_matmul_sparse
-    >>> csr_matmul_sparse(sp.csr_array([[0.0, 2.0]]), sp.csr_array([[1.0, 0.0], [3.0, 0.0]]))
-    array([[6., 0.]])
-    """
+    """Multiply two CSR matrices into a dense array, for weights that are mostly zero; by default in this thread."""
     _require_match(X, W)
     result = np.empty((X.shape[0], W.shape[1]), W.dtype)
     data = X.data.astype(W.dtype, copy=False)
@@ -107,15 +69,7 @@ def is_small(X: Any, n_columns: int) -> bool:
 
 
 def small_product(X: sp.csr_array, W: Any) -> Matrix:
-    """Multiply a few sparse rows by a dense or sparse matrix with SciPy, in the precision of W.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.core.products import small_product
-    >>> small_product(sp.csr_array([[0.0, 2.0]]), np.array([[1.0], [3.0]], np.float32))
-    array([[6.]], dtype=float32)
-    """
+    """Multiply a few sparse rows by a dense or sparse matrix with SciPy, in the precision of W."""
     _require_match(X, W)
     product: Any = X.astype(W.dtype, copy=False) @ W
     return np.asarray(product.toarray() if hasattr(product, "toarray") else product)

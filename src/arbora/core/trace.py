@@ -55,16 +55,6 @@ class Trace:
         """Restart the clock from the seconds of the last row.
 
         Call it when a fit continues with a trace that has rows already. The time in between is not counted.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> trace = Trace()
-        >>> trace.append(objective=1.0)
-        >>> trace.start()
-        >>> trace.append(objective=0.5)
-        >>> trace.is_monotone("seconds", increasing=True)
-        True
         """
         seconds = self._columns["seconds"]
         self._zero = perf_counter() - (seconds[-1] if seconds else 0.0)
@@ -85,23 +75,7 @@ class Trace:
         return {name: values[-1] for name, values in self._columns.items() if values}
 
     def append(self, objective: float = np.nan, **columns: float) -> None:
-        """Add a row. Its seconds are measured here.
-
-        Parameters
-        ----------
-        objective : float
-            Value that the fit minimises or maximises.
-        **columns : float
-            Any other number, under its name.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> trace = Trace()
-        >>> trace.append(-3.5, step_size=0.1)
-        >>> trace.columns
-        ('objective', 'seconds', 'step_size')
-        """
+        """Add a row: the objective, and any other number under its name. Its seconds are measured here."""
         if "seconds" in columns:
             raise ValueError("the trace measures 'seconds' itself: give your duration another name")
         # Convert all numbers before storing any: a bad value must not leave a row half written.
@@ -150,27 +124,11 @@ class Trace:
         return bool(np.all(after >= before - slack))
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Return the columns as lists, for a data frame.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> trace = Trace()
-        >>> trace.append(objective=2.0, gap=0.5)
-        >>> trace.to_dict()["gap"]
-        [0.5]
-        """
+        """Return the columns as lists, for a data frame."""
         return {name: list(values) for name, values in self._columns.items()}
 
     def to_state(self) -> dict[str, Any]:
-        """Return the whole content as plain values and arrays, for ``arbora.io``.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> Trace().to_state()
-        {'columns': ['objective', 'seconds'], 'values': array([], shape=(2, 0), dtype=float64)}
-        """
+        """Return the whole content as plain values and arrays, for ``arbora.io``."""
         values = np.array(list(self._columns.values()), dtype=np.float64).reshape(
             len(self._columns), self._n_rows
         )
@@ -178,26 +136,7 @@ class Trace:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Trace:
-        """Make a trace from the result of :meth:`to_state`. Its clock continues from the last row.
-
-        Parameters
-        ----------
-        state : mapping
-            With ``columns`` (names, among them objective and seconds) and ``values`` (one row of numbers per column).
-
-        Returns
-        -------
-        Trace
-            Equal to the trace that gave the state.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> trace = Trace()
-        >>> trace.append(objective=2.0)
-        >>> Trace.from_state(trace.to_state()) == trace
-        True
-        """
+        """Make an equal trace from the result of :meth:`to_state`. Its clock continues from the last row."""
         names = [str(name) for name in state["columns"]]
         values = np.asarray(state["values"], dtype=np.float64)
         if values.ndim != 2 or len(values) != len(names) or not {*_FIRST_COLUMNS} <= {*names}:
@@ -212,25 +151,10 @@ class Trace:
         return trace
 
     def plot(self, x: str = "seconds") -> Any:
-        """Draw all columns with plotly.
+        """Draw all columns with plotly over the column `x`, or over "iteration".
 
-        Parameters
-        ----------
-        x : str
-            Column of the horizontal axis, or "iteration".
-
-        Returns
-        -------
-        plotly.graph_objects.Figure
-            One panel for every column with numbers, except the seconds; positive gaps, gains and changes on a
-            logarithmic axis.
-
-        Examples
-        --------
-        >>> from arbora.core.trace import Trace
-        >>> trace = Trace()
-        >>> trace.append(objective=2.0, gap=0.5)
-        >>> figure = trace.plot(x="iteration")  # doctest: +SKIP
+        The figure has one panel for every column with numbers, except the seconds; positive gaps, gains and changes
+        have a logarithmic axis.
         """
         try:
             from plotly.graph_objects import Scatter

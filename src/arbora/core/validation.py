@@ -55,20 +55,7 @@ _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 def structure_problem(X: Any) -> str | None:
     """Describe the first problem in the structure of a sparse matrix; None if it is sound, or X is not sparse.
 
-    Parameters
-    ----------
-    X : object
-
-    Returns
-    -------
-    str or None
-        Such as "an entry in column 7".
-
-    Examples
-    --------
     >>> X = sp.csr_array(np.eye(2))
-    >>> structure_problem(X) is None
-    True
     >>> X.indices[1] = 7
     >>> structure_problem(X)
     'it has shape (2, 2), but an entry in column 7'
@@ -84,17 +71,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def check_structure(X: Any, name: str = "X") -> None:
-    """Refuse a sparse matrix whose index arrays point outside it; scipy accepts such arrays without an error.
-
-    Examples
-    --------
-    >>> X = sp.csr_array(np.eye(2))
-    >>> X.indices[1] = 7
-    >>> check_structure(X)
-    Traceback (most recent call last):
-    ...
-    ValueError: X is damaged: it has shape (2, 2), but an entry in column 7. Build it again from ...
-    """
+    """Refuse a sparse matrix whose index arrays point outside it; scipy accepts such arrays without an error."""
     problem = structure_problem(X)
     if problem is not None:
         raise ValueError(
@@ -241,31 +218,11 @@ _BYTES_PER_ROW = 16
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1, squares: Any = None) -> Any:
-    """Check a feature matrix that may stay dense.
+    """Check a feature matrix that may stay dense; return it in float64 or float32, sparse rows as a CSR matrix.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its `n_features_in_` is set (`reset`) or compared.
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-    reset : bool
-        True in `fit`, False afterwards.
-    min_features : int
-        Smallest number of features in `fit`.
-    squares : dtype, optional
-        Refuse features whose squared norm may overflow in this precision (`check_squares`).
-
-    Returns
-    -------
-    ndarray or CSR matrix of float64 or float32
-
-    Examples
-    --------
-    >>> from sklearn.base import BaseEstimator
-    >>> check_features(BaseEstimator(), [[1.0, float("nan")]], reset=True)
-    Traceback (most recent call last):
-    ...
-    ValueError: X contains NaN in row 0, column 1. BaseEstimator needs finite numbers: impute ...
+    `n_features_in_` of the estimator is set (`reset`, in `fit`) or compared. `min_features` is the smallest number of
+    features in `fit`. With `squares`, a dtype, features whose squared norm may overflow in this precision are refused
+    (`check_squares`).
     """
     check_structure(X)
     check_size(X, reset)
@@ -291,16 +248,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
 def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> sp.csr_array:
     """Check a feature matrix and return it as a CSR array with sorted indices and no duplicates.
 
-    A CSR matrix in canonical format is not copied, so that memory-mapped arrays stay in their files.
-
-    Parameters
-    ----------
-    estimator, X, reset, min_features
-        See `check_features`.
-
-    Returns
-    -------
-    CSR array of float64 or float32
+    The parameters are those of `check_features`. A CSR matrix in canonical format is not copied, so that memory-mapped
+    arrays stay in their files.
     """
     checked = check_features(estimator, X, reset=reset, min_features=min_features)
     rows: sp.csr_array = sp.csr_array(checked)
@@ -313,15 +262,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) ->
 
 
 def check_size(X: Any, reset: bool) -> None:
-    """Refuse a sparse matrix for whose rows or columns no vector fits in memory: one wrong index can make it so wide.
-
-    Examples
-    --------
-    >>> check_size(sp.coo_array(([1.0], ([0], [2**55])), shape=(1, 2**60)), True)
-    Traceback (most recent call last):
-    ...
-    MemoryError: A fit with 1152921504606846976 features needs about ... GiB, but only ...
-    """
+    """Refuse a sparse matrix for which a vector of its rows or columns does not fit into memory: one index can be wrong."""
     is_sparse: bool = sp.issparse(X)
     if not is_sparse or X.ndim != 2:
         return
@@ -345,13 +286,7 @@ def check_finite(X: Any, name: str) -> None:
 
 
 def sum_of_squares(X: Any) -> float:
-    """Sum of the squares of all entries, in their precision; infinite or NaN if one of them is not finite.
-
-    Examples
-    --------
-    >>> sum_of_squares(np.array([[3.0, 4.0]])), sum_of_squares(np.array([[np.nan]]))
-    (25.0, nan)
-    """
+    """Sum of the squares of all entries, in their precision; infinite or NaN if one of them is not finite."""
     data = (X.data if hasattr(X, "indptr") else X).ravel(order="K")  # no copy of contiguous arrays
     with np.errstate(over="ignore", invalid="ignore"):
         return float(data @ data)
@@ -363,11 +298,9 @@ _FINEST_IN_SINGLE = 1e-6  # about ten roundings of single precision
 def precision_for(tol: float | None) -> np.dtype[Any]:
     """Return the precision in which a fit computes: single, or double if `tol` asks for more than single resolves.
 
-    Single precision halves the memory and the time of products with rows; its rounding (6e-8 relative) cannot be
-    told from progress that is below 1e-6.
+    Single precision halves the memory and the time of products with rows; its rounding (6e-8 relative) cannot be told
+    from progress that is below 1e-6.
 
-    Examples
-    --------
     >>> precision_for(1e-4), precision_for(1e-8), precision_for(None)
     (dtype('float32'), dtype('float64'), dtype('float32'))
     """
@@ -377,13 +310,6 @@ def precision_for(tol: float | None) -> np.dtype[Any]:
 def check_squares(X: Any, dtype: Any) -> None:
     """Refuse features whose squared norm may be infinite in the working precision.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix
-    dtype : float32 or float64
-
-    Examples
-    --------
     >>> check_squares(np.array([[1e30]]), np.float32)
     Traceback (most recent call last):
     ...
@@ -407,15 +333,7 @@ def check_squares(X: Any, dtype: Any) -> None:
 
 
 def check_not_negative(X: sp.csr_array, name: str, advice: str) -> None:
-    """Refuse negative values in a CSR array.
-
-    Examples
-    --------
-    >>> check_not_negative(sp.csr_array([[0.0, 1.0], [-1.0, 0.0]]), "MultinomialMixture", "Give counts")
-    Traceback (most recent call last):
-    ...
-    ValueError: X contains -1 in row 1, column 0. Negative values in data are not allowed by ...
-    """
+    """Refuse negative values in a CSR array."""
     advice = f"Negative values in data are not allowed by {name}. {advice}"
     refuse_entries(X, lambda values: values < 0, lambda value: f"contains {value:g}", advice)
 
@@ -430,15 +348,8 @@ def check_not_above(X: sp.csr_array, largest: float, advice: str) -> None:
 def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str) -> None:
     """Raise an error if any entry is wrong. It has the first one, by row and column, and the rows of all.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix
-    wrong : callable
-        Marks the wrong ones of an array of entries.
-    what : callable
-        Describes the first wrong value: "contains NaN".
-    advice : str
-        What the user can do.
+    `wrong` marks the wrong ones of an array of entries, `what` describes the first of them ("contains NaN"), and
+    `advice` tells what the user can do.
     """
     is_csr = hasattr(X, "indptr")
     values: Matrix = X.data if is_csr else X
@@ -460,8 +371,6 @@ def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str)
 def refuse_rows(rows: Matrix, what: str, advice: str) -> NoReturn:
     """Raise an error about whole rows.
 
-    Examples
-    --------
     >>> refuse_rows(np.array([3, 17]), "has only zeros", "Drop these rows")
     Traceback (most recent call last):
     ...

@@ -50,15 +50,7 @@ class ClassScores(NamedTuple):
 
 
 def count_classes(true: sparse.csr_array, pred: sparse.csr_array) -> ClassCounts:
-    """Count true positives, true and predicted rows of every column of two boolean CSR indicators.
-
-    Examples
-    --------
-    >>> true = sparse.csr_array(np.array([[1, 0], [1, 1]], dtype=bool))
-    >>> pred = sparse.csr_array(np.array([[1, 1], [0, 1]], dtype=bool))
-    >>> count_classes(true, pred).true_positive
-    array([1, 1])
-    """
+    """Count true positives, true and predicted rows of every column of two boolean CSR indicators."""
     n_classes = true.shape[1]
     return ClassCounts(
         *(
@@ -69,13 +61,7 @@ def count_classes(true: sparse.csr_array, pred: sparse.csr_array) -> ClassCounts
 
 
 def divide(numerator: Matrix, denominator: Matrix, zero_division: float) -> Matrix:
-    """``numerator / denominator``, and ``zero_division`` where the denominator is zero.
-
-    Examples
-    --------
-    >>> divide(np.array([1, 0]), np.array([2, 0]), 1.0)
-    array([0.5, 1. ])
-    """
+    """``numerator / denominator``, and ``zero_division`` where the denominator is zero."""
     denominator = np.asarray(denominator)
     ratio = np.full(denominator.shape, float(zero_division))
     np.divide(numerator, denominator, out=ratio, where=denominator > 0)
@@ -83,24 +69,12 @@ def divide(numerator: Matrix, denominator: Matrix, zero_division: float) -> Matr
 
 
 def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> Matrix:
-    """F1 of every class from its counts.
-
-    Examples
-    --------
-    >>> class_f1(ClassCounts(np.array([1, 0]), np.array([2, 0]), np.array([1, 0])))
-    array([0.66666667, 0.        ])
-    """
+    """F1 of every class from its counts."""
     return divide(2 * counts.true_positive, counts.actual + counts.predicted, zero_division)
 
 
 def count_ratios(counts: ClassCounts, zero_division: float = 0.0) -> tuple[Matrix, Matrix, Matrix]:
-    """Precision, recall and F1 from counts.
-
-    Examples
-    --------
-    >>> count_ratios(ClassCounts(np.array([1]), np.array([2]), np.array([1])))
-    (array([1.]), array([0.5]), array([0.66666667]))
-    """
+    """Precision, recall and F1 from counts."""
     return (
         divide(counts.true_positive, counts.predicted, zero_division),
         divide(counts.true_positive, counts.actual, zero_division),
@@ -295,14 +269,7 @@ def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> Ma
 
 
 def average_groups(counts: Sequence[ClassCounts], groups: Matrix, n_groups: int) -> GroupedF1:
-    """Average the F1 of each system within each group; classes with a negative group are left out.
-
-    Examples
-    --------
-    >>> counts = ClassCounts(np.array([1, 1, 0]), np.array([1, 2, 1]), np.array([1, 1, 0]))
-    >>> average_groups([counts], np.array([0, 1, 1]), 2).macro
-    array([[1.        , 0.33333333]])
-    """
+    """Average the F1 of each system within each group; classes with a negative group are left out."""
     inside = groups >= 0
     place = groups[inside]
 
@@ -382,22 +349,7 @@ THESIS_BINS: Bins = ((1, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, None)
 
 
 def count_training(y_train: Any) -> dict[Any, int]:
-    """Count the training rows of each class.
-
-    Parameters
-    ----------
-    y_train : mapping of class to count, 1-d array of labels, list of label lists, or 0/1 indicator matrix
-        A mapping is checked and copied.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> count_training([["a", "b"], ["a"]])
-    {'a': 2, 'b': 1}
-    """
+    """Count the training rows of each class; a mapping of class to count is checked and copied."""
     if isinstance(y_train, Mapping):
         negative = [name for name, count in y_train.items() if not count >= 0]
         if negative:

@@ -20,13 +20,7 @@ from arbora.metrics.labels import LabelRows, build_indicator, factorize, read_la
 
 
 def check_scores(scores: ArrayLike, name: str = "scores") -> Matrix:
-    """Return scores as a two-dimensional numeric array; refuse NaN.
-
-    Examples
-    --------
-    >>> check_scores([[0.1, 0.9]]).shape
-    (1, 2)
-    """
+    """Return scores as a two-dimensional numeric array; refuse NaN."""
     if sparse.issparse(scores):
         raise ValueError(f"{name} is sparse and missing scores cannot be ranked: pass {name}.toarray()")
     array = np.asarray(scores)
@@ -91,8 +85,6 @@ def _column_of(labels: Matrix, part: LabelRows, n_columns: int, classes: Iterabl
 def top_k_mask(scores: Matrix, k: int) -> Matrix:
     """Mark the k highest scores of each row; among equal scores the first columns win.
 
-    Examples
-    --------
     >>> top_k_mask(np.array([[0.5, 0.9, 0.5]]), 2)
     array([[ True,  True, False]])
     """

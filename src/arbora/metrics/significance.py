@@ -199,13 +199,7 @@ class Significance(NamedTuple):
 
 
 def significance_mark(p_value: float) -> str:
-    """Mark a p-value as the thesis does: ``"†"`` below 1%, ``"*"`` below 5%.
-
-    Examples
-    --------
-    >>> significance_mark(0.003), significance_mark(0.03), significance_mark(0.3)
-    ('†', '*', '')
-    """
+    """Mark a p-value as the thesis does: ``"†"`` below 1%, ``"*"`` below 5%."""
     return "†" if p_value < 0.01 else "*" if p_value < 0.05 else ""
 
 

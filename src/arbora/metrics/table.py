@@ -21,13 +21,7 @@ _NAMED_FORMATS = {
 
 
 class Marked(float):
-    """A float that prints with a mark of significance after it.
-
-    Examples
-    --------
-    >>> Marked(0.4859, "†") + 0.5
-    0.9859
-    """
+    """A float that prints with a mark of significance after it."""
 
     __slots__ = ("mark",)
     mark: str
@@ -42,13 +36,7 @@ class Marked(float):
 
 
 def improvement(value: float, baseline: float) -> float:
-    """Relative gain of ``value`` over ``baseline``; NaN if the baseline is zero.
-
-    Examples
-    --------
-    >>> round(improvement(0.1672, 0.1306), 4)
-    0.2802
-    """
+    """Relative gain of ``value`` over ``baseline``; NaN if the baseline is zero."""
     return (value - baseline) / baseline if baseline else math.nan
 
 

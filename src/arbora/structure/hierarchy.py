@@ -83,13 +83,7 @@ def restrict(names: Names, edges: Ints, mask: NDArray[np.bool_]) -> Coded:
 
 
 def append_leaves(edges: Ints, n_nodes: int, parents: Ints) -> Ints:
-    """Edges with a new leaf below each of ``parents``; the leaves have the ids n_nodes, n_nodes + 1, ...
-
-    Examples
-    --------
-    >>> append_leaves(np.array([[0, 1]]), 2, np.array([0])).tolist()
-    [[0, 1], [0, 2]]
-    """
+    """Edges with a new leaf below each of ``parents``; the leaves have the ids n_nodes, n_nodes + 1, ..."""
     new = n_nodes + np.arange(len(parents))
     return np.concatenate([edges, np.column_stack([parents, new])])
 
