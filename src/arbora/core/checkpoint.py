@@ -181,9 +181,8 @@ def _function_name(function: Any) -> str:
     if isinstance(function, np.ufunc):
         return f"numpy.{function.__name__}"
     name = f"{function.__module__}.{function.__qualname__}"
-    if (
-        "<" in name or getattr(function, "__self__", None) is not None
-    ):  # a lambda, a local or a bound function
+    # A lambda, a local or a bound function.
+    if "<" in name or getattr(function, "__self__", None) is not None:
         raise TypeError(
             f"cannot take a fingerprint of the function {name}: it has no name in a module; define it at the top of "
             "a module"

@@ -248,8 +248,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
 def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> sp.csr_array:
     """Check a feature matrix and return it as a CSR array with sorted indices and no duplicates.
 
-    The parameters are those of `check_features`. A CSR matrix in canonical format is not copied, so that memory-mapped
-    arrays stay in their files.
+    The parameters are those of `check_features`. A CSR matrix in canonical format is not copied, so that
+    memory-mapped arrays stay in their files.
     """
     checked = check_features(estimator, X, reset=reset, min_features=min_features)
     rows: sp.csr_array = sp.csr_array(checked)
@@ -262,7 +262,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) ->
 
 
 def check_size(X: Any, reset: bool) -> None:
-    """Refuse a sparse matrix for which a vector of its rows or columns does not fit into memory: one index can be wrong."""
+    """Refuse a sparse matrix for whose rows or columns no vector fits in memory: one wrong index can do it."""
     is_sparse: bool = sp.issparse(X)
     if not is_sparse or X.ndim != 2:
         return

@@ -393,8 +393,8 @@ class RayShards(Shards):
                 n_dead, error = n_dead + 1, dead
                 if getattr(dead, "actor_init_failed", False):
                     raise EngineError(f"worker {index} could not build its shard: {dead}") from dead
-            except (*losses(self.ray), self.ray.exceptions.GetTimeoutError) as away:
-                error = away
+            except (*losses(self.ray), self.ray.exceptions.GetTimeoutError) as failure:
+                error = failure
             time.sleep(_PAUSE)
         raise EngineError(self._absence(index, n_dead > 0, error)) from error
 

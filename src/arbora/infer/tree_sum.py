@@ -47,12 +47,12 @@ def add_leaves(node: range, leaves: Iterator[Sum], add: Callable[[Sum, Sum], Sum
     return add(add_leaves(left, leaves, add), add_leaves(right, leaves, add))
 
 
-def add_nodes(node: range, known: Mapping[range, Sum], add: Callable[[Sum, Sum], Sum]) -> Sum:
-    """Add up a node from the known sums of nodes below it."""
-    if node in known:
-        return known[node]
+def add_nodes(node: range, sums: Mapping[range, Sum], add: Callable[[Sum, Sum], Sum]) -> Sum:
+    """Add up a node from the sums of nodes below it."""
+    if node in sums:
+        return sums[node]
     left, right = _children(node)
-    return add(add_nodes(left, known, add), add_nodes(right, known, add))
+    return add(add_nodes(left, sums, add), add_nodes(right, sums, add))
 
 
 def cut_leaves(n_leaves: int, n_shards: int) -> list[range]:

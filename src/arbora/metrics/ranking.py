@@ -52,10 +52,10 @@ def align_truth(
             raise ValueError(f"y_true has {part.n_columns} columns but scores has {n_columns}")
         return build_indicator(part.values, part.lengths, n_columns), part.lengths
     labels, (codes,) = factorize([part], ["y_true"])
-    everything = build_indicator(codes, part.lengths, max(len(labels), 1))
+    all_labels = build_indicator(codes, part.lengths, max(len(labels), 1))
     place = _column_of(labels, part, n_columns, classes)
     truth = build_indicator(place[codes], part.lengths, n_columns)
-    return truth, np.diff(everything.indptr)
+    return truth, np.diff(all_labels.indptr)
 
 
 def _column_of(labels: Matrix, part: LabelRows, n_columns: int, classes: Iterable[Any] | None) -> Matrix:

@@ -142,8 +142,8 @@ class NamedNodes:
         --------
         >>> from arbora.structure import Hierarchy
         >>> tree = Hierarchy.from_edges([("root", "b"), ("root", "a"), ("root", "c")])
-        >>> known = tree.for_labels(["b", "a", "b"])
-        >>> known.labels, known == tree
+        >>> labelled = tree.for_labels(["b", "a", "b"])
+        >>> labelled.labels, labelled == tree
         (array(['a', 'b'], dtype=object), True)
         """
         distinct_labels = list(dict.fromkeys(as_list(y)))

@@ -41,9 +41,7 @@ class MapProblem(NamedTuple):
     """
 
     X: Any  # CSR or dense, (n_samples, n_features), without a column for the bias
-    Y: (
-        sp.csr_array
-    )  # (n_samples, n_classes), 1 where a row has a class; with "softmax" usually one class per row
+    Y: sp.csr_array  # (n_samples, n_classes), 1 where a row has a class; one per row for "softmax", usually
     row_weight: Matrix | None
     parent: NDArray[np.integer[Any]]  # -1 for roots; parents come before their children
     class_node: NDArray[np.integer[Any]]  # node of each class: leaves or inner nodes, all different

@@ -29,11 +29,8 @@ import numpy as np
 from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
-EXACT: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-}  # NaN and infinity have meaning
+# Without fastmath: NaN and infinity have meaning.
+EXACT: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 N_SCRATCH = 3
 _LOST = 1e-10  # a downdate that leaves less than this share of a diagonal has lost its digits

@@ -207,7 +207,7 @@ def draw_projection(k, margin, rng):  # type: ignore[no-untyped-def]
 
 @nb.njit(**EXACT)
 def weigh(  # type: ignore[no-untyped-def]
-    i, x, active, n_active, clusters, prior, log_sizes, log_new, fixed, margin, charges, weights, own, work
+    i, x, active, n_active, clusters, prior, log_sizes, log_new, fixed, margin, charges, weights, hinge, work
 ):
     """Write the log-weights of the active clusters and of the pool, and the losses that row i would have."""
     scores, c, width = margin.scores, margin.c, margin.width
@@ -225,10 +225,10 @@ def weigh(  # type: ignore[no-untyped-def]
         lowest = max(lowest, weights[n_active + a] + NEGLIGIBLE)
     for q in range(n_active):
         k = active[q]
-        own[q] = 0.0
+        hinge[q] = 0.0
         if n_active > 1:
-            own[q] = max(0.0, width + (second if q == best else first) - scores[i, k])
-        size = log_sizes[clusters.counts[k]] - 2 * c * own[q]
+            hinge[q] = max(0.0, width + (second if q == best else first) - scores[i, k])
+        size = log_sizes[clusters.counts[k]] - 2 * c * hinge[q]
         weights[q] = log_weight(x, clusters, k, prior, size, lowest, work)
         lowest = max(lowest, weights[q] + NEGLIGIBLE)
     return n_active if fixed else n_active + len(margin.pool)
@@ -255,7 +255,7 @@ def sweep_labels_margin(  # type: ignore[no-untyped-def]
     n_slots, n_pool = len(clusters.counts) - N_SCRATCH, len(margin.pool)
     spare, counts = n_slots, clusters.counts
     active, work = np.empty(n_slots, np.int64), np.empty(X.shape[1])
-    weights, own, charges = np.empty(n_slots + n_pool), np.empty(n_slots), np.zeros(n_pool)
+    weights, hinge, charges = np.empty(n_slots + n_pool), np.empty(n_slots), np.zeros(n_pool)
     losses, stale = np.empty(len(labels)), True
     n_active = list_active(counts, fixed, active)
     for position in range(first, len(order)):
@@ -278,12 +278,12 @@ def sweep_labels_margin(  # type: ignore[no-untyped-def]
                 charge_row(i, old, losses[i], -1.0, margin, charges)
         size = weigh(
             i, x, active, n_active, clusters, prior, log_sizes, log_new + empty[i], fixed, margin, charges,
-            weights, own, work,
+            weights, hinge, work,
         )  # fmt: skip
         q = draw_index(weights, size, rng)
         if q < n_active:
             k = active[q]
-            losses[i] = own[q]
+            losses[i] = hinge[q]
             if not fixed:
                 charge_row(i, k, losses[i], 1.0, margin, charges)
         else:

@@ -222,7 +222,7 @@ def sweep_logistic(  # type: ignore[no-untyped-def]
 def certify_logistic(indptr, indices, data, cost, bias, W, A, losses, gaps):  # type: ignore[no-untyped-def]
     """Sum into losses[b] and gaps[b] the loss and the duality gap of each class; return the regulariser."""
     n_block, last, dtype = W.shape[1], W.shape[0] - 1, W.dtype
-    g, e, own = np.empty(n_block, dtype), np.empty(n_block, dtype), np.empty(n_block, dtype)
+    g, e, row_gaps = np.empty(n_block, dtype), np.empty(n_block, dtype), np.empty(n_block, dtype)
     m, t = np.empty(n_block, dtype), np.empty(n_block, dtype)
     bits, powers = np.empty(n_block, np.int32), np.empty(n_block, np.int32)
     sums = np.zeros(3)
@@ -232,10 +232,10 @@ def certify_logistic(indptr, indices, data, cost, bias, W, A, losses, gaps):  # 
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        logistic_gaps(cost[i], A[i], g, m, e, t, own, bits, powers, sums)
+        logistic_gaps(cost[i], A[i], g, m, e, t, row_gaps, bits, powers, sums)
         for b in range(n_block):
             losses[b] += e[b]
-            gaps[b] += own[b]
+            gaps[b] += row_gaps[b]
     return sums[1] / 2
 
 
