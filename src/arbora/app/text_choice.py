@@ -156,10 +156,6 @@ def _fit(shape: tuple[int, int], n_nonzeros: int, n_classes: int, n_passes: int)
 # English stop words. Words of one letter count only in recipes with bigrams, where they tell "type a" from "type b":
 # alone they are noise in long texts, such as papers with formulas. Plain "words" are thus those of
 # ``TfidfVectorizer``.
-#
-# >>> recipe = parse_recipe("stems+bigrams without stop words")
-# >>> recipe.bigrams, recipe.name
-# (True, 'stems+bigrams without stop words')
 
 
 CHARACTERS = (3, 4)  # lengths of the character n-grams
