@@ -175,7 +175,7 @@ class Tried(NamedTuple):
     """A candidate, and its score and relative duality gap on every fold; nan on folds where it was not tried."""
 
     C: float
-    which: int  # index of its coupling in the plan
+    coupling_id: int  # index of its coupling in the plan
     scores: list[float]
     gaps: list[float]
 
@@ -298,30 +298,32 @@ class Trials:
             values = {f"{number}-{f}": values for (number, f), values in self.values.items()}
             self.checkpoint.save(_PIECE, values, meta)
 
-    def _find(self, C: float, which: int) -> int:
+    def _find(self, C: float, coupling_id: int) -> int:
         """Position of a candidate in the table; a new one is added."""
         for number, candidate in enumerate(self.tried):
-            if (candidate.C, candidate.which) == (C, which):
+            if (candidate.C, candidate.coupling_id) == (C, coupling_id):
                 return number
         nothing = [float("nan")] * len(self.folds)
-        self.tried.append(Tried(C, which, nothing, list(nothing)))
+        self.tried.append(Tried(C, coupling_id, nothing, list(nothing)))
         return len(self.tried) - 1
 
-    def _start_of(self, f: int, C: float, which: int) -> Start | None:
+    def _start_of(self, f: int, C: float, coupling_id: int) -> Start | None:
         """Return the last multipliers of a fold, unless they belong to a much larger cost."""
         last = self.last[f]
-        good = last is not None and last[0] <= C * _MAX_FALL and (last[0] <= C or which != last[1])
+        good = last is not None and last[0] <= C * _MAX_FALL and (last[0] <= C or coupling_id != last[1])
         return self.starts[f] if good else None
 
-    def score(self, C: float, which: int, folds: Sequence[int]) -> float:
+    def score(self, C: float, coupling_id: int, folds: Sequence[int]) -> float:
         """Return the mean score of a candidate on some folds; train where that was not done before."""
-        number = self._find(C, which)
+        number = self._find(C, coupling_id)
         candidate = self.tried[number]
         missing = [f for f in folds if np.isnan(candidate.scores[f])]
         counts = list(self.counts)
         for f in missing:
-            start = self._start_of(f, C, which)
-            fitted = _train_fold(self.folds[f], C, self.plan.coupled[which], self.plan, self.engine, start)
+            start = self._start_of(f, C, coupling_id)
+            fitted = _train_fold(
+                self.folds[f], C, self.plan.coupled[coupling_id], self.plan, self.engine, start
+            )
             self.starts[f] = fitted.solution.multipliers
             candidate.gaps[f] = float(fitted.relative_gap)
             candidate.scores[f], self.values[number, f] = _judge_fold(
@@ -331,7 +333,7 @@ class Trials:
             counts[f] += 1
             if self.checkpoint is not None:
                 self.checkpoint.save(self._piece_of(f, counts[f]), pack(self.starts[f]))
-            self.last[f] = C, which
+            self.last[f] = C, coupling_id
         mean = float(np.mean([candidate.scores[f] for f in folds]))
         if missing:
             self.counts = counts
@@ -363,10 +365,10 @@ _MAX_STEPS = 8  # of a climb on the ladder of the default costs
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
     """Table of all candidates, with the largest gap over folds; `tol` is the tolerance of these gaps."""
-    Cs, which, scores, gaps = (np.array(column) for column in zip(*tried, strict=True))
+    Cs, coupling_ids, scores, gaps = (np.array(column) for column in zip(*tried, strict=True))
     return {
         "C": Cs,
-        "coupling": [couplings[number] for number in which.tolist()],
+        "coupling": [couplings[number] for number in coupling_ids.tolist()],
         "mean_score": np.nanmean(scores, axis=1),
         "std_score": np.nanstd(scores, axis=1),
         "scores": scores,
@@ -456,21 +458,21 @@ def choose(
         warn_of_rough_fits(results)
     warn_of_end(results, plan)
     C, value = best_of(results)
-    which = next(number for number, candidate in enumerate(plan.couplings) if candidate is value)
-    return Choice(C, value, plan.coupled[which], results)
+    coupling_id = next(number for number, candidate in enumerate(plan.couplings) if candidate is value)
+    return Choice(C, value, plan.coupled[coupling_id], results)
 
 
 def _has_fallen(means: Sequence[float]) -> bool:
     return len(means) >= _MIN_TRIED and means[-1] < means[-2] < means[-3]
 
 
-def follow_path(trials: Trials, which: int) -> None:
+def follow_path(trials: Trials, coupling_id: int) -> None:
     """Try rising costs with one coupling on all folds."""
     means, folds = list[float](), range(len(trials.folds))
     for C in sorted(set(trials.plan.Cs)):
         if _has_fallen(means):
             break
-        means.append(trials.score(C, which, folds))
+        means.append(trials.score(C, coupling_id, folds))
 
 
 class Ladder:
@@ -535,9 +537,9 @@ def _climb_couplings(trials: Trials, start: Pair) -> Pair:
         return (pair[0], order[place]) if 0 <= place < len(order) else None
 
     best = climb(trials, start, beside) if start[1] in order else start
-    for which in set(range(len(couplings))) - set(order):
-        if trials.score(best[0], which, [0]) > trials.score(*best, [0]):
-            best = best[0], which
+    for coupling_id in set(range(len(couplings))) - set(order):
+        if trials.score(best[0], coupling_id, [0]) > trials.score(*best, [0]):
+            best = best[0], coupling_id
     return best
 
 
@@ -545,8 +547,8 @@ def run_race(trials: Trials) -> None:
     """Search cost and coupling by coordinate on the first fold; try the best few candidates on more folds."""
     couplings, ladder = trials.plan.couplings, Ladder(trials.plan)
 
-    def distance(which: int) -> float:
-        value = couplings[which]
+    def distance(coupling_id: int) -> float:
+        value = couplings[coupling_id]
         return abs(float(value) - DEFAULT_COUPLING) if isinstance(value, Real) else np.inf
 
     def beside(pair: Pair, step: int) -> Pair | None:
@@ -563,7 +565,7 @@ def run_race(trials: Trials) -> None:
 
 def run_finals(trials: Trials) -> None:
     """Try the candidates that are not clearly worse than the best one on further folds, one fold at a time."""
-    folds, left = [0], [(candidate.C, candidate.which) for candidate in trials.tried]
+    folds, left = [0], [(candidate.C, candidate.coupling_id) for candidate in trials.tried]
     for f in range(1, len(trials.folds) + 1):
         left.sort(key=lambda pair: -trials.score(pair[0], pair[1], folds))
         gains = [trials.gain(pair, left[0], folds) for pair in left]
@@ -595,6 +597,6 @@ def search(
     if plan.extends or len(set(plan.Cs)) * len(plan.couplings) > _FEW_CANDIDATES:
         run_race(trials)
     else:
-        for which in range(len(plan.couplings)):
-            follow_path(trials, which)
+        for coupling_id in range(len(plan.couplings)):
+            follow_path(trials, coupling_id)
     return tabulate(trials.tried, plan.couplings, tol)
