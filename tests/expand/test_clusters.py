@@ -27,7 +27,7 @@ from arbora.expand.clusters.clusterers import (
     run_kmeans,
     seed_centres,
 )
-from arbora.expand.clusters.n_new import RULES, calibrate, combine, estimate_n_new
+from arbora.expand.clusters.n_new import RULES, combine, estimate_n_new, regress_on_sizes
 from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph
 from arbora.expand.clusters.pool import (
     Pool,
@@ -287,7 +287,7 @@ def test_rules_are_calibrated_on_known_groups():
     mixing = 0.1 * rng.normal(size=(3, 3))
     intercept, slope = np.log([1.0, 3.0, 0.5]), np.array([1.0, 0.5, 1.2])
     answers = intercept + sizes[:, None] * slope + rng.normal(size=(400, 3)) @ mixing
-    calibration = calibrate(sizes, answers)
+    calibration = regress_on_sizes(sizes, answers)
     np.testing.assert_allclose(calibration.slope, slope, atol=0.05)
     truth = np.log(25.0)
     drawn = [

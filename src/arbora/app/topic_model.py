@@ -79,7 +79,7 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     n_topics_ : int
-        Number of topics found, after edits.
+        Number of topics, after edits (a property).
     n_topics_curve_ : dict or None
         With "auto": numbers that were tried ("n_topics"), their scores ("score"), and the criterion.
     labels_ : ndarray of shape (n_texts,)
@@ -155,14 +155,14 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         self
         """
         documents, stamps = as_documents(texts), self._stamps(times)
-        estimator = self.make_estimator()
+        self.make_estimator()  # parameters that do not fit together are refused before the rows are made
         if self.over_time is not None and stamps is None:
             raise ValueError("topics over time need the times of the texts: fit(texts, times=...)")
         start = time.perf_counter()
         vectorizer, X = fit_rows(documents, self._text_features(), verbose=self.verbose)
         has_words = require_words(documents, X)
         rows_made = time.perf_counter()
-        curve = self._fit_topics(estimator, X, stamps)
+        estimator, curve = self._fit_topics(X, stamps)
         labels = topics_of_rows(estimator, X, stamps)
         topics_found = time.perf_counter()
         names = feature_names(documents, vectorizer, X.shape[1])
@@ -186,18 +186,19 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
             return self.features
         return TextOptions(str(self.features))
 
-    def _fit_topics(self, estimator: Any, X: Any, stamps: Matrix | None) -> dict[str, Any] | None:
-        """Fit the model of rows; return how the number of topics was chosen, if it was."""
+    def _fit_topics(self, X: Any, stamps: Matrix | None) -> tuple[Any, dict[str, Any] | None]:
+        """Fit the model of rows; return it, and how its `fit` chose the number of topics, if it did."""
+        estimator = self.make_estimator()
         if isinstance(estimator, discover.SphericalKMeans) and self.n_topics == AUTO:
             mixture = self._flat_mixture(AUTO, init="annealed").fit(X)
             estimator.set_params(n_clusters=mixture.n_components_).fit(X)
-            return choice_curve(mixture)
+            return estimator, choice_curve(mixture)
         if stamps is None:
             estimator.fit(X)
         else:
             bins = None if self.over_time is True else self.over_time
             estimator.set_params(bins=choose_bins(stamps, bins)).fit(X, stamps)
-        return choice_curve(estimator) if isinstance(self.n_topics, str) else None
+        return estimator, choice_curve(estimator) if isinstance(self.n_topics, str) else None
 
     def _stamps(self, times: Any) -> Matrix | None:
         if times is not None and self.over_time is None:

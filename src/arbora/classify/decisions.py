@@ -26,7 +26,7 @@ from arbora.core.folds import random_splits
 # with a few documents each. With row weights, the likelihood is weighted, and the smoothing of the targets uses the
 # effective number of rows (Kish: the square of the sum of the weights over the sum of their squares).
 #
-# The scores must come from models that were not trained on the same rows (see `decisions`). The leave-one-out
+# The scores must come from models that were not trained on the same rows (see `held_out_splits`). The leave-one-out
 # estimate of Jaakkola and Haussler (1999), which subtracts the contribution of a row to its own score, needs no
 # second training but is far too pessimistic with many classes: on 20 newsgroups the mean confidence was 0.46 at an
 # accuracy of 0.86, and on LSHTC-small it found no signal.

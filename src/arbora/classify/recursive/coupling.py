@@ -62,7 +62,7 @@ class Precision(NamedTuple):
 
 
 class Elimination(NamedTuple):
-    """A precision in the order of its elimination, and the tree of it."""
+    """Precision matrix in elimination order, and its elimination tree."""
 
     matrix: sp.csc_array
     parent: Ints  # of every column; -1 for a root

@@ -334,6 +334,7 @@ def train_joint(
     weights = None
     if dense and certify and isinstance(joint, CoupledSolver):
         weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
+        # The certificate computes the weights block by block: they are stored as it goes.
         settings["store"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,

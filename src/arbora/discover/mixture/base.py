@@ -409,8 +409,8 @@ class Mixture(RowEstimator, Described, Explorable, DensityMixin, BaseEstimator):
         """Select the number of components."""
         if not isinstance(self.init, str):
             raise ValueError(
-                f"n_components={self.n_components!r} needs init='k-means++' or 'random': given labels or means fix "
-                "the number."
+                f"n_components={self.n_components!r} needs the name of a start, such as init='k-means++': given "
+                "labels or means fix the number."
             )
         n_rows = int(np.count_nonzero(weight))
         if n_rows < 3:

@@ -81,8 +81,8 @@ def check_init(init: Any, weight: Matrix, n_features: int, n_components: int) ->
         return means
     if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"init must be 'k-means++', 'random', integer labels of shape ({n_samples},) or means of shape "
-            f"({n_components}, {n_features}); got shape {labels.shape} of {labels.dtype}."
+            f"init must be the name of a start, such as 'k-means++', integer labels of shape ({n_samples},) or means "
+            f"of shape ({n_components}, {n_features}); got shape {labels.shape} of {labels.dtype}."
         )
     if labels.min() < -1 or labels.max() >= n_components:
         raise ValueError(

@@ -11,8 +11,8 @@ x_i = 0: its loss is the same for every label. The constant of the unnormalised 
 
 phi, theta and gamma are integrated out. A sweep draws, each given all else,
 
-1. z_il (`kernels.topics.sweep_tokens`): from (n_it + alpha mu_{y_i t}) (n_tw + beta) / (n_t + V beta). With a margin
-   this is a proposal, accepted with probability min(1, exp(-2 c (h_i(new) - h_i(old)))).
+1. z_il (`sweep_tokens` of `kernels.gibbs.topics`): from (n_it + alpha mu_{y_i t}) (n_tw + beta) / (n_t + V beta).
+   With a margin this is a proposal, accepted with probability min(1, exp(-2 c (h_i(new) - h_i(old)))).
 2. Table counts m_it ~ CRT(n_it, alpha mu_{y_i t}), M_kt = sum of m_it over the documents of k,
    M0_kt ~ CRT(M_kt, alpha1 mu_0t). Given them, with mu and mu_0 integrated out where they may be:
 

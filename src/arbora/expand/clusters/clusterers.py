@@ -2,8 +2,8 @@
 
 The components of k-means and of the mixtures give a row a score that is linear in it. Labelled rows have a fixed
 component: their counts and sums never change and are added to those of the E-step, which sees the other rows alone.
-So each model is three functions (scores, update, extra) over sums, whole data, chunks in threads and rows that are
-mapped on request share the loop of `arbora.infer.mixture`, and further rows can be added later.
+Each model is three functions (scores, update, extra) over sums. Therefore whole data, chunks in threads and rows that
+are mapped on request share the loop of `arbora.infer.mixture`, and further rows can be added later.
 
     k-means                  x.c - |c|^2 / 2                        at temperature 0
     Gaussian, one S          x.S^-1 m - m' S^-1 m / 2 + log w

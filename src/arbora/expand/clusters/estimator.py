@@ -205,8 +205,9 @@ class ExpandClusters(RowEstimator, LabelledClusterer, GroupPredictor, Explorable
         would be too sure.
     A_ : ndarray
         The metric in the feature space.
-    on_sphere_ : bool
-        Whether mapped rows are divided by their lengths.
+    space_, components_, on_sphere_
+        The learned map: feature space (scale and SVD), matrix of the metric, and whether mapped rows are divided by
+        their lengths.
     n_features_in_ : int
 
     Examples

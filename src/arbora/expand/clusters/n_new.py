@@ -180,7 +180,7 @@ def set_sizes(n_known: int, n_sets: int = _N_SETS) -> list[int]:
     return np.resize(sizes, n_sets).tolist() if n_known > 1 else [1]
 
 
-def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
+def regress_on_sizes(log_size: Matrix, answers: Matrix) -> Calibration:
     """Regress answers (n_sets, n_rules) on the logarithms of the sizes, with slopes near 1."""
     A = np.column_stack([np.ones(len(log_size)), log_size])
     prior = np.diag([0.0, _SLOPE_WEIGHT])
@@ -220,7 +220,7 @@ def estimate_n_new(
     for size in sizes:
         rows = np.isin(codes, rng.permutation(n_known)[:size])
         answers.append(apply_rules(trace_curve(known[rows], n_max, rate, rng), unexplained))
-    calibration = calibrate(np.log(sizes), np.array(answers))
+    calibration = regress_on_sizes(np.log(sizes), np.array(answers))
     pool_answers = apply_rules(pool_curve, unexplained)
     log_value, deviation = combine(calibration, pool_answers, float(np.log(n_known)))
     low, value, high = np.exp(log_value + deviation * np.array([-_RANGE, 0.0, _RANGE]))

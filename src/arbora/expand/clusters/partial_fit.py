@@ -159,7 +159,7 @@ def _renumbered(model: GroupModel, naming: Naming) -> GroupModel:
 def _with_rows(
     clustering: Clustering, Z: Matrix, codes: Ints, votes: Matrix, rng: np.random.Generator
 ) -> NeighbourClustering:
-    """Clusters of neighbours with further rows; above `MOST_ROWS` random rows are dropped."""
+    """Clusters of neighbours with further rows; above `MAX_GRAPH_ROWS` random rows are dropped."""
     assert isinstance(clustering, NeighbourClustering)
     rows, labels = (
         np.vstack([clustering.Z, Z.astype(clustering.Z.dtype)]),

@@ -219,7 +219,6 @@ class Options(NamedTuple):
     n_init: int
     n_rounds: int
     filing: str
-    batch_size: Any
     verbose: int
 
 

@@ -148,7 +148,7 @@ _PATIENCE = 3  # candidates without a higher evidence before the search for a nu
 
 
 class HeldOut:
-    """Held-out log evidence per labelled row (see `evidence.log_evidence`) of fits to folds of the labelled rows.
+    """Held-out log evidence per labelled row (see `log_evidence`) of fits to folds of the labelled rows.
 
     The estimates of p(c|x), by which fits start, are computed once for each fold.
     """

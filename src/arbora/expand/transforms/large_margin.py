@@ -11,7 +11,7 @@ g ||A - I||^2 is added instead (`gamma`; 0 is the published problem).
 The hinge is smoothed over a width that shrinks as the solution settles, and the smooth problem is solved by
 accelerated projected gradient (`infer.proximal`). Impostors are searched among all rows when a solution is to be
 certified and in a few iterations before; between two searches only rows near violation are looked at (active set).
-The gradient is a weighted sum over pairs, computed as one product of matrices (`kernels.margins`).
+The gradient is a weighted sum over pairs, computed as one product of matrices (`kernels.discriminative`).
 
 Multipliers v_ijl in [0, mu] of the triplets, which the smoothed hinge gives, certify the solution. With
 C = (1 - mu) sum_{i,j} (x_i - x_j)(x_i - x_j)' and the gradient G(v) = C + sum_ijl v_ijl (D_ij - D_il), D_ij the outer

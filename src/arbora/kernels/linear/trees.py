@@ -1,6 +1,7 @@
 """Independent logistic classes of a tree, row by row: coordinate ascent in the dual with the exact step of a row.
 
-The problem is that of `softmax_tree` with a probability p_ik for every row and class, not a distribution per row,
+The problem is that of `sweep_softmax_tree`, with a probability p_ik for every row and class instead of a distribution
+for every row,
 
     min_W  P = 1/2 tr(W K^-1 W') + sum_ik c_i (log(1 + exp(s_ik)) - y_ik s_ik),        s_i = W'x_i,
     max_p  D = -1/2 tr(W K^-1 W') + sum_ik c_i H(p_ik),        W = sum_i c_i x_i (K (y_i - p_i))',
