@@ -93,9 +93,8 @@ def judge(model: Any, parts: Parts, targets: Targets) -> dict[str, Any]:
     """F1 on the rows to judge on, for each threshold if there are several labels, and log loss after calibration."""
     s_learn, s_judge = scores_of(model, parts.X_learn), scores_of(model, parts.X_judge)
     position = {name: code for code, name in enumerate(targets.classes.tolist())}
-    order = np.argsort(
-        [position[name] for name in model.classes_.tolist()]
-    )  # columns in the order of the targets
+    # Columns in the order of the targets
+    order = np.argsort([position[name] for name in model.classes_.tolist()])
     s_learn, s_judge = s_learn[:, order], s_judge[:, order]
     Y_learn = indicator(parts.y_learn, parts.structure, targets)
     found: dict[str, Any] = {}

@@ -113,9 +113,8 @@ def prepared(name: str, scaler: type) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    warnings.filterwarnings(
-        "ignore", "Liblinear failed to converge"
-    )  # the explanation states where it stops early
+    # The explanation states where it stops early
+    warnings.filterwarnings("ignore", "Liblinear failed to converge")
     OneVsRestSVC(1.0, loss="hinge", n_jobs=1).fit(np.eye(4), [0, 1, 2, 2])
     rows = []
     for title, name, scaler, C in CASES:

@@ -331,9 +331,8 @@ def main() -> None:
         return
     if not options.table:
         for data in options.names:
-            task(
-                CLEF if data == RESPLITS else data, options.cache, options.quick
-            )  # loaded before the cells are timed
+            # Loaded before the cells are timed
+            task(CLEF if data == RESPLITS else data, options.cache, options.quick)
             asked = [method for method in TABLES[data] if method in options.methods]
             for key in keys(data, asked, options.quick):
                 cells.run(key)

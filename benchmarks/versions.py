@@ -103,6 +103,38 @@ def _hblr_logistic() -> tuple[Any, Any, Any, Any]:
     return _clef(inference="map", likelihood="logistic")
 
 
+def _expand() -> tuple[Any, Any, Any, Any]:
+    from sklearn.datasets import load_digits
+
+    from arbora.expand import ExpandClusters
+
+    X, y = load_digits(return_X_y=True)
+    labelled = np.where((y < 6) & (np.arange(len(y)) % 2 == 0), y, -1)
+    return ExpandClusters(random_state=0, n_jobs=1), X, labelled, X[::7]
+
+
+def _texts(n_texts: int) -> tuple[list[str], list[str]]:
+    from arbora.datasets import load_python_docs
+
+    corpus = load_python_docs()
+    rows = np.sort(np.random.default_rng(0).permutation(len(corpus.texts_train))[:n_texts])
+    return [corpus.texts_train[i] for i in rows], [str(corpus.y_train[i]) for i in rows]
+
+
+def _text_classifier() -> tuple[Any, Any, Any, Any]:
+    from arbora import TextClassifier
+
+    texts, labels = _texts(3000)
+    return TextClassifier(random_state=0, n_jobs=1), texts, labels, texts[::9]
+
+
+def _topic_model() -> tuple[Any, Any, Any, Any]:
+    from arbora import TopicModel
+
+    texts, _ = _texts(3000)
+    return TopicModel(random_state=0, n_jobs=1), texts, None, texts[::9]
+
+
 TASKS = {
     "flat": ("OneVsRestSVC, NEWS20", _flat),
     "recursive_speed": ("RecursiveSVC, LSHTC-small", _recursive),
@@ -112,6 +144,9 @@ TASKS = {
     "vmf_bayes": ("BayesianVMFMixture(20), NEWS20", _vmf_bayes),
     "hblr_speed": ("HierarchicalBayesClassifier, MAP, CLEF", _hblr),
     "hblr_logistic": ("HierarchicalBayesClassifier, MAP logistic, CLEF", _hblr_logistic),
+    "expand": ("ExpandClusters, digits", _expand),
+    "text_classifier": ("TextClassifier, 3,000 pieces of the Python docs", _text_classifier),
+    "topic_model": ("TopicModel, 3,000 pieces of the Python docs", _topic_model),
 }
 
 
@@ -121,23 +156,28 @@ def work(task: str) -> dict[str, float]:
     from threadpoolctl import threadpool_limits
 
     model, X, y, X_test = TASKS[task][1]()
-    few = np.random.default_rng(0).permutation(X.shape[0])[:_WARM_UP]
+    n_rows = len(X) if isinstance(X, list) else X.shape[0]
+    few = np.sort(np.random.default_rng(0).permutation(n_rows)[:_WARM_UP])
+
+    def part(rows: Any) -> Any:
+        return rows if rows is None else [rows[i] for i in few] if isinstance(rows, list) else rows[few]
+
     with threadpool_limits(1):
         import warnings
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            clone(model).fit(X[few], None if y is None else y[few]).predict(X_test[:10])
+            clone(model).fit(part(X), part(y)).predict(X_test[:10])
         started = process_time()
         model.fit(X, y)
         seconds = process_time() - started
-        found = np.asarray(model.predict(X_test))
+        answers = np.asarray(model.predict(X_test))
     trace = getattr(model, "trace_", None)
     objective = float(trace["objective"][-1]) if trace is not None else float("nan")
     return {
         "seconds": seconds,
         "objective": objective,
-        "predictions": zlib.crc32(repr(found.tolist()).encode()),
+        "predictions": zlib.crc32(repr(answers.tolist()).encode()),
     }
 
 
@@ -169,13 +209,13 @@ def main() -> None:
     print("| fit, one thread | old s | new s | new / old | objective, relative change | same predictions |")
     print("|---|---|---|---|---|---|")
     for task in options.only or TASKS:
-        found: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
+        runs: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
         for turn in range(options.turns):
             for name in sorted(places, reverse=bool(turn % 2)):
-                found[name].append(_run(task, places[name]))
-        old, new = (min(one["seconds"] for one in found[name]) for name in ("old", "new"))
-        before, after = (found[name][0]["objective"] for name in ("old", "new"))
-        same = found["old"][0]["predictions"] == found["new"][0]["predictions"]
+                runs[name].append(_run(task, places[name]))
+        old, new = (min(run["seconds"] for run in runs[name]) for name in ("old", "new"))
+        before, after = (runs[name][0]["objective"] for name in ("old", "new"))
+        same = runs["old"][0]["predictions"] == runs["new"][0]["predictions"]
         change = abs(after - before) / max(abs(before), np.finfo(float).tiny)
         title = TASKS[task][0]
         print(

@@ -55,9 +55,8 @@ class Source(NamedTuple):
     first_label: bool = False  # use one label per row, although a few rows have more
     most_searched: int | None = None  # rows for the choice of C, if all rows would take a day
     flat_cost: tuple[str, ...] = ()  # methods that use the cost of flat training
-    unsearched: tuple[
-        str, ...
-    ] = ()  # methods that use the choice of others, because a search would take hours
+    # Methods that use the choice of others, because a search would take hours
+    unsearched: tuple[str, ...] = ()
 
     @property
     def Cs(self) -> tuple[float, ...]:

@@ -84,9 +84,8 @@ def test_the_sample_contains_all_referenced_documents(collection):
     for node in described.nodes:  # 30 documents leave room for two of each node
         assert described.sampled[node["documents"]].tolist() == full[node["name"]]
     np.testing.assert_array_equal(described.positions, everything.positions[described.sampled])
-    assert (
-        len(draw_sample(100, 3, np.arange(10), np.random.default_rng(0))) == 10
-    )  # needed ones are never dropped
+    # Needed ones are never dropped
+    assert len(draw_sample(100, 3, np.arange(10), np.random.default_rng(0))) == 10
 
 
 def test_representatives_by_brute_force(collection):
@@ -129,9 +128,8 @@ def test_positions_lie_in_the_ball_and_keep_leaves_apart(n_leaves, collection):
     assert np.linalg.matrix_rank(positions - positions.mean(axis=0)) == 3
     for leaf in range(n_leaves):
         np.testing.assert_allclose(nodes[leaf], positions[y == LEAVES[leaf]].mean(axis=0), atol=1e-6)
-    if (
-        n_leaves == 4
-    ):  # the centres span three directions: their distances are kept but for what is normal to them
+    # The centres span three directions: their distances are kept but for what is normal to them
+    if n_leaves == 4:
         unit = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
         centres = np.array([unit[y == name].mean(axis=0) for name in LEAVES])
         true = np.linalg.norm(centres[:, None] - centres, axis=2)

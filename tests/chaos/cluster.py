@@ -130,9 +130,8 @@ def victim(kind: str, rng: random.Random, seconds: float) -> Callable[[Driver], 
     def kill(driver: Driver) -> bool:
         below = processes_below(driver.process.pid)
         driver.known |= below
-        workers = [
-            one for one, name in below.items() if name.startswith("ray::Worker")
-        ]  # not the agents of Ray
+        # Not the agents of Ray
+        workers = [one for one, name in below.items() if name.startswith("ray::Worker")]
         raylets = [one for one, name in below.items() if "/raylet/raylet" in name]
         found = {"worker": workers, "raylet": raylets, "driver": [driver.process.pid]}[kind]
         if not found or not workers or time.monotonic() < after:

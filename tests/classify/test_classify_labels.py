@@ -175,9 +175,8 @@ def test_a_stored_zero_is_no_label(estimator, structure):
 @BOTH
 def test_stored_zeros_and_split_entries_mean_what_they_sum_to(estimator):
     Y = np.eye(3)[CODES]
-    twice = sp.csr_array(
-        (np.tile([1.0, 0.0], N), np.repeat(CODES, 2), np.arange(N + 1) * 2), shape=(N, 3)
-    )  # every one is stored as 1 + 0
+    # Every one is stored as 1 + 0
+    twice = sp.csr_array((np.tile([1.0, 0.0], N), np.repeat(CODES, 2), np.arange(N + 1) * 2), shape=(N, 3))
     a = estimator(random_state=0).fit(X, Y).decision_function(X)
     b = estimator(random_state=0).fit(X, twice).decision_function(X)
     np.testing.assert_array_equal(a, b)

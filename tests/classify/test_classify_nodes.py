@@ -247,9 +247,8 @@ def test_predictions_and_their_paths(estimator, case):
     assert all("mine" not in path for path in paths[1:])
     proba = class_probabilities(model, Z)
     chosen = proba[np.arange(len(Z)), np.searchsorted(model.classes_, result)]
-    np.testing.assert_allclose(
-        chosen, proba.max(axis=1), rtol=1e-9
-    )  # high scores may have the same probability
+    # High scores may have the same probability
+    np.testing.assert_allclose(chosen, proba.max(axis=1), rtol=1e-9)
 
 
 @FEW

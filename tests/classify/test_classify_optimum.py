@@ -171,9 +171,8 @@ def test_top_down_on_a_star_is_flat(loss, n_classes):
         np.testing.assert_allclose(model.coef_.toarray()[edges], coef, atol=1e-6)
         scores = flat.decision_function(X)
         scores = np.column_stack([-scores, scores]) if n_classes == 2 else scores
-        result = np.searchsorted(
-            model.classes_, model.predict(X)
-        )  # of equal scores either may be the largest
+        # Of equal scores either may be the largest
+        result = np.searchsorted(model.classes_, model.predict(X))
         np.testing.assert_allclose(scores[np.arange(len(X)), result], scores.max(axis=1), atol=1e-6)
 
 

@@ -214,9 +214,8 @@ def test_top_k_is_the_head_of_a_full_sort(estimator, calibration, draw, k, monke
     monkeypatch.setattr(_linear, "_SCORES_PER_CHUNK", 4 * 7)
     again, values = model.predict_top_k(X, k)
     assert (again == labels).all()
-    np.testing.assert_allclose(
-        values, result, rtol=1e-5, atol=1e-7
-    )  # small products are summed in another order
+    # Small products are summed in another order
+    np.testing.assert_allclose(values, result, rtol=1e-5, atol=1e-7)
 
 
 @flat

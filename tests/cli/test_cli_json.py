@@ -64,9 +64,8 @@ def printed(tmp_path_factory):
         [sys.executable, "-c", program], cwd=top, env=env, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    assert (
-        "1 x the document has no label (first: two.jsonl, line 3)" in done.stderr
-    )  # warnings are not in the way
+    # Warnings are not in the way
+    assert "1 x the document has no label (first: two.jsonl, line 3)" in done.stderr
     return {name: (top / f"out{number}").read_bytes() for number, name in enumerate(COMMANDS)}
 
 

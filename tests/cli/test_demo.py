@@ -111,9 +111,8 @@ def test_tables_by_level_of_all_models(shown):
             head, _, *rows = part[part.index(f"{average}-F1 at level") :].split("\n\n")[0].splitlines()
             assert head.split()[-len(models) :] == models
             assert [row.split()[:2] for row in rows] == levels
-            assert all(
-                float(score) > 80 for row in rows for score in row.split()[2:]
-            )  # words tell classes apart
+            # Words tell classes apart
+            assert all(float(score) > 80 for row in rows for score in row.split()[2:])
 
 
 def test_demo_starts_with_a_classifier_of_texts_and_edits_topics(shown):

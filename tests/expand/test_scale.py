@@ -179,9 +179,8 @@ def test_batches_agree_with_the_whole_fit(clusterer, pool):
     np.testing.assert_array_equal(batches.labels_[y >= 0], y[y >= 0])
     free = y < 0
     scores = [hungarian_accuracy(truth[free], model.labels_[free]) for model in (whole, batches)]
-    assert scores[1] > scores[0] - (
-        0.2 if clusterer == "spectral" else 0.02
-    )  # the graph of the sample has gaps
+    # The graph of the sample has gaps
+    assert scores[1] > scores[0] - (0.2 if clusterer == "spectral" else 0.02)
     if clusterer != "spectral":
         assert adjusted_rand_score(whole.labels_, batches.labels_) > 0.95
     assert sum(group.size for group in batches.new_groups_) == np.sum(
@@ -382,9 +381,8 @@ def test_overlapping_groups_are_not_claimed_with_confidence():
     model = ExpandClusters("identity", "kmeans", n_new=4, filing="clusters", random_state=0).fit(X, y)
     free = y < 0
     right = model.labels_[free] == truth[free]
-    known = (
-        model.group_model_.proba(model.transform_rows(X[free])).argmax(axis=1) < 6
-    )  # their best group is known
+    # Their best group is known
+    known = model.group_model_.proba(model.transform_rows(X[free])).argmax(axis=1) < 6
     plain = (
         model.group_model_._replace(temperature=(1.0, 1.0)).proba(model.transform_rows(X[free])).max(axis=1)
     )

@@ -105,9 +105,8 @@ def test_no_jump_where_the_method_or_the_number_of_terms_changes():
 def test_agreement_with_scipy_where_scipy_works():
     order, x = whole_domain(5_000, seed=2)
     scaled, next_scaled = special.ive(order, x), special.ive(order + 1, x)
-    right = (
-        (scaled > 1e-290) & (next_scaled > 1e-290) & (x < 1e6)
-    )  # elsewhere scipy underflows or loses digits
+    # Elsewhere scipy underflows or loses digits
+    right = (scaled > 1e-290) & (next_scaled > 1e-290) & (x < 1e6)
     assert right.mean() > 0.3
     order, x, scaled, next_scaled = order[right], x[right], scaled[right], next_scaled[right]
     expected = np.log(scaled) + x

@@ -140,7 +140,8 @@ class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
         """Find the topics.
 
         One model of the rows is trained, `n_init` times from different starts. With "auto", that model trains smaller
-        ones on halves of the words of each text, to choose the number of topics; for k-means, which cannot choose,
+        ones on half of the rows, and compares their topics of the two halves of the words of other rows, to choose
+        the number of topics; for k-means, which cannot choose,
         a mixture is trained first, and its number is used.
 
         Parameters

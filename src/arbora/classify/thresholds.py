@@ -91,9 +91,8 @@ def best_cuts(scores: Matrix, rows: Matrix, columns: Matrix) -> tuple[Array, Arr
     start = _first_at_least(by_class, column, value)
     f1 = 2 * hits / (n_samples - start + n_labels[column])
     labelled = np.flatnonzero(n_labels)
-    best = np.lexsort((-f1, column))[
-        first[labelled]
-    ]  # a stable sort: of equal F1 the highest score comes first
+    # A stable sort: of equal F1 the highest score comes first
+    best = np.lexsort((-f1, column))[first[labelled]]
     below = np.where(start[best] > 0, by_class[labelled, start[best] - 1], -np.inf)
     thresholds, best_f1 = np.full(n_classes, np.inf), np.zeros(n_classes)
     thresholds[labelled], best_f1[labelled] = _between(below, value[best]), f1[best]

@@ -140,9 +140,10 @@ def tune(
     by_choice = options.model == AUTO and costs is None and couplings is None
     if by_choice and (folds is not None or scoring is not None):
         raise ValueError("--folds and --scoring are for the search of costs: give --model or --costs too")
+    # Of the command that trains
     again = repeated_options(
         data, {**arguments, "hierarchy": hierarchy, "hierarchy_format": hierarchy_format}
-    )  # of the command that trains
+    )
     documents = read_labelled(make_source(data, **pick(arguments, READING)), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
     if by_choice:

@@ -4,7 +4,7 @@
 Both take the same steps:
 
 1. **structure**: the index arrays of a sparse matrix must stay inside its shape, because compiled kernels trust them
-   (`arbora.core.validation`);
+   (`structure_problem`);
 2. **size**: a shape that alone exceeds the free memory is refused before anything is allocated;
 3. **conversion**: scikit-learn's `validate_data` (dimensions, number of features, dtype, CSR);
 4. **finiteness**: NaN and infinity are refused.

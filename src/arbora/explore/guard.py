@@ -157,9 +157,8 @@ class Guard:
                 return
             try:
                 await send(message)
-            except (
-                LocalProtocolError
-            ):  # the body was not HTTP: the request is refused and the connection closed
+            # The body was not HTTP: the request is refused and the connection closed
+            except LocalProtocolError:
                 gone = True
                 log("disconnected", client=client, path=scope["path"])
 

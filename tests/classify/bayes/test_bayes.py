@@ -176,9 +176,8 @@ def test_scores_have_the_posterior_variance(inference):
     np.testing.assert_allclose(mean, DATA.X_new @ model.coef_.T + model.intercept_)
     np.testing.assert_allclose(std**2, np.einsum("ia,kab,ib->ik", X, V, X), rtol=1e-9)
     np.testing.assert_allclose(np.diagonal(V, axis1=1, axis2=2)[:, :-1], model.coef_std_**2)
-    assert (
-        np.linalg.eigvalsh(V - model.coef_covariance_).min() > 0
-    )  # what is not known of the parent comes on top
+    # What is not known of the parent comes on top
+    assert np.linalg.eigvalsh(V - model.coef_covariance_).min() > 0
     pair = np.isin(DATA.y, ["a1", "b1"])
     model = quiet_fit(DATA.X[pair], DATA.y[pair], TREE, inference=inference)
     _, std = model.decision_function(DATA.X_new, return_std=True)

@@ -410,9 +410,8 @@ def brute_force(structure, classes, coupling, given):
     if free.size:
         w[free] = minimize(penalty, np.zeros(free.size), jac=True, method="BFGS", options={"gtol": 1e-10}).x
     value = {node: w[i] for i, node in enumerate(regulariser.nodes) if not isinstance(node, tuple)}
-    for name in structure.names[
-        np.concatenate(structure.levels)
-    ].tolist():  # parents come before their children
+    # Parents come before their children
+    for name in structure.names[np.concatenate(structure.levels)].tolist():
         if name not in value:
             above = [value[parent] for parent in structure.parents(name)] or [0.0]
             value[name] = minimize_scalar(lambda x, above=above: sum((x - p) ** 2 for p in above)).x

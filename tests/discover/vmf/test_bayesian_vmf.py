@@ -321,9 +321,8 @@ def test_prior_of_a_shared_concentration_does_not_hold_it_back():
     # Learned from one number, the variance would shrink in every iteration and stop kappa on its way.
     data = make_vmf_mixture(1000, 3, 3, kappa=60.0, random_state=0)
     labels = np.unique(data.y, return_inverse=True)[1]
-    half = (
-        np.arange(len(labels)) % 2 == 0
-    )  # have random labels, so that the concentration of the start is low
+    # Have random labels, so that the concentration of the start is low
+    half = np.arange(len(labels)) % 2 == 0
     labels[half] = np.random.default_rng(0).integers(3, size=half.sum())
     options = {"init": labels, "tol": 1e-9, "max_iter": 1000}
     model = BayesianVMFMixture(3, **options).fit(data.X)

@@ -201,9 +201,8 @@ def test_interrupted_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
     resumed = make(problem, factor).solve(tol=1e-10, checkpoint=checkpoint)
     np.testing.assert_array_equal(resumed.multipliers, whole.multipliers)
     assert len(resumed.trace) == len(whole.trace)
-    again = make(problem, factor).solve(
-        tol=1e-10, checkpoint=checkpoint
-    )  # a finished fit takes no further step
+    # A finished fit takes no further step
+    again = make(problem, factor).solve(tol=1e-10, checkpoint=checkpoint)
     assert again.trace == resumed.trace
     assert again.certificate == resumed.certificate
 

@@ -53,9 +53,8 @@ def test_a_chain_keeps_what_it_should():
     assert chains.draws["path"].shape == (3, 4, 2)
     for number, trace in enumerate(chains.traces):
         assert len(trace) == 23
-        chosen = (
-            trace["objective"][[7, 12, 17, 22]] / 2
-        )  # sweeps 8, 13, 18, 23: five apart, after the warm-up
+        # Sweeps 8, 13, 18, 23: five apart, after the warm-up
+        chosen = trace["objective"][[7, 12, 17, 22]] / 2
         np.testing.assert_allclose(chains.draws["x"][number], chosen)
     np.testing.assert_array_equal(chains.draws["path"][..., 0], chains.draws["x"])
 

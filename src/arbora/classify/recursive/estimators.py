@@ -177,9 +177,8 @@ class RecursiveClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
             choice = choose(all_rows, plan, threads, checkpoint, self.verbose)
             rows = rows.with_cost(choice.C)
             fit = fit_joint(rows, choice.coupling, engine, self.prune_below, checkpoint, self.verbose)
-            coarse = (
-                cut is None or not cut.learns
-            )  # `held_out_splits` sets the tolerance; no gap is certified
+            # `held_out_splits` sets the tolerance; no gap is certified
+            coarse = cut is None or not cut.learns
 
             def score(part: Training, X: sp.csr_array, key: str) -> Matrix:
                 """Scores of other rows by a model of `part`, which starts from that of all rows."""

@@ -72,7 +72,7 @@ SEARCH_CONSTRAINTS: dict[str, list[Any]] = {
 class Plan(NamedTuple):
     """Candidates, folds and score of a search."""
 
-    Cs: Sequence[float]  # empty if there is one cost and it is not known yet
+    Cs: Sequence[float]  # empty for the default ladder, and where the one cost is not known yet
     couplings: Sequence[Any]
     coupled: Sequence[Coupling]  # factors of these couplings
     fade: float | None  # of these couplings

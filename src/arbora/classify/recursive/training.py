@@ -182,9 +182,8 @@ def check_fit_memory(
     seen = size_of(training.X, options.dtype, n_seen)
     beside = weight_memory(whole, n_classes, dense) + (whole.n_bytes + seen.n_bytes)
     beside += min(max_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
-    beside += multiplier_memory(
-        whole, n_classes, options.loss
-    )  # the held-out training starts from a part of them
+    # The held-out training starts from a part of them
+    beside += multiplier_memory(whole, n_classes, options.loss)
     beside += multiplier_memory(seen, n_classes, options.loss)
     for layout in layouts:
         check_joint_memory(whole, layout, options.loss, dense, n_jobs)
@@ -207,9 +206,8 @@ class Fitted(NamedTuple):
     joint: Any  # CoupledSolver, ShardedCoupledSolver or CoupledNewton
     solution: CoupledSolution | NewtonSolution  # of this solver
     coupling: Coupling
-    features: NDArray[
-        np.int64
-    ]  # number of each feature of the solver among those of X; the last one is the bias
+    # Number of each feature of the solver among those of X; the last one is the bias
+    features: NDArray[np.int64]
     weights: Matrix | None = None  # of all classes in the order of the solver, without scale, if known
 
     @property

@@ -254,9 +254,8 @@ def read_hmc_arff(
                 raise DataFormatError(path, number, problem)
     columns = [
         _column(path, attribute, [cell.strip() for cell in cells], numbers)
-        for attribute, cells in zip(
-            header.features, zip(*rows, strict=True), strict=False
-        )  # the last cells are the classes
+        # The last cells are the classes
+        for attribute, cells in zip(header.features, zip(*rows, strict=True), strict=False)
     ]
     names = [a.name if v is None else f"{a.name}={v}" for a in header.features for v in a.values or (None,)]
     X = np.hstack(columns) if columns else np.empty((len(rows), 0))

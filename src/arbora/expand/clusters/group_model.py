@@ -77,9 +77,8 @@ class GroupModel(NamedTuple):
     means: Matrix  # of all groups
     variance: float  # of a feature around the means
     unit: bool  # whether rows are divided by their lengths
-    clusterer: (
-        str  # name in the registry; "neighbours" after filing: probabilities are votes, without components
-    )
+    # Name in the registry; "neighbours" after filing: probabilities are votes, without components
+    clusterer: str
     temperature: tuple[float, float] = (1.0, 1.0)  # of rows whose best group is known, and new
     mean_weight: float = 0.0  # of the distances to the means of the groups, beside the votes of neighbours
 

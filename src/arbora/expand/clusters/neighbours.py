@@ -99,9 +99,8 @@ class NeighbourClustering(NamedTuple):
             near = neighbours.find(Z, self.n_neighbors)
             votes = np.full((len(Z), self.n_clusters + 1), _SMOOTHING, Z.dtype)
             rows = np.arange(len(Z))[:, None]
-            np.add.at(
-                votes, (rows, self.labels[near]), self.votes[near]
-            )  # -1, a dropped cluster, is the last
+            # -1, a dropped cluster, is the last
+            np.add.at(votes, (rows, self.labels[near]), self.votes[near])
             votes = votes[:, :-1]
             return np.asarray(np.log(votes / votes.sum(axis=1, keepdims=True)))
 

@@ -10,8 +10,7 @@ With several auxiliary variables it is the sum over them. The gradient of a scor
     df/ds_j = -y_j (v_j - sum_l y_l v_l),     v_j = digamma(n0 + n_ji) - (1 + e) digamma(N0 + N_j),
 
 so that a gradient takes two products, S = Z W' and Q'Z, and two passes over (n_rows, n_clusters); no array has a
-column for each class and row. Regularisers that model p(x) add terms to v, or to the gradient of the scores
-(`regularizers`).
+column for each class and row. Regularisers that model p(x) add terms to v, or to the gradient of the scores.
 """
 
 from __future__ import annotations

@@ -188,9 +188,8 @@ class MetricTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         with all_or_nothing(self):
             rows = self._read(X, y, sample_weight)
-            strength = self._choose_strength(
-                rows.labelled
-            )  # "cv": trains on N_FOLDS folds for each candidate
+            # "cv": trains on N_FOLDS folds for each candidate
+            strength = self._choose_strength(rows.labelled)
             with Progress(None, self._steps, self.verbose) as progress:
                 learned = self.learn(rows.labelled, strength.value, progress)
             self._warn(rows.labelled, learned)

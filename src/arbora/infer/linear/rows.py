@@ -1,4 +1,4 @@
-"""Sweeps over a block of logistic classes: over all rows, then over the rows that hold the gap.
+"""Rows as the solvers take them, and sweeps over a block of logistic classes.
 
 After the first sweeps, a few per cent of the rows hold nearly all of the gap of a block: those of its classes, and
 those close to them. It pays to sweep over these rows several times before all rows are swept again, even more so if

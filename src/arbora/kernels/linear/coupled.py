@@ -30,9 +30,8 @@ from arbora.kernels.linear.coordinate import (
 from arbora.kernels.products import FAST, add_row
 from arbora.kernels.random import shuffle
 
-_COPY_COST = (
-    40  # visits per feature that cost as much as copying a class out and adding its change to the block
-)
+# Visits per feature that cost as much as copying a class out and adding its change to the block
+_COPY_COST = 40
 
 
 @nb.njit(inline="always", **FAST)

@@ -248,9 +248,8 @@ def prox_softmax(S, step, L, first, stop, most, enough):  # type: ignore[no-unty
 # exponential per class and one logarithm for all of them, that of a product of numbers between 1 and 2.
 
 
-_MAX_RATIO = (
-    10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long
-)
+# Newton's step over the safe one: slope over the curvature with fixed widths, never too long
+_MAX_RATIO = 10.0
 _SMALL = 1e-4  # below this width the series are exact
 _ROUNDING = 1e-15  # relative error of a value
 _MAX_FACTORS = 512  # of a product of numbers up to 2, without overflow
