@@ -11,10 +11,10 @@ the number of edges between the classes (siblings: 1), or 1 for every mistake (`
 ancestors of a class are a set, and D is half the number of ancestors that two classes do not share. If all classes
 are children of one root, this is the multiclass machine of Crammer and Singer.
 
-The dual is solved row by row (`kernels.linear.path_margin`), as Keerthi et al. (2008) do for the flat machine: each visit
-searches all classes for the worst violator and moves multipliers among the few classes that have any. The duality gap
-is the certificate. Two nodes with the same classes below them have the same weights at every point of the dual and
-are stored once.
+The dual is solved row by row (`kernels.linear.path_margin`), as Keerthi et al. (2008) do for the flat machine: each
+visit searches all classes for the worst violator and moves multipliers among the few classes that have any. The
+duality gap is the certificate. Two nodes with the same classes below them have the same weights at every point of the
+dual and are stored once.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ r_j), where r_i is the number of nodes that i is paired with: a normalised adjac
 so that every coupling below 1 gives a strongly convex problem. With coupling 0 every choice is trained separately.
 
 Since |t| = max_{|s| <= 1} s t, the problem is a saddle point over W and signs S with the positive definite matrix
-M(S)_ij = K_ij s_ij. For fixed S it is a machine of `kernels.linear.path_margin`, whose paths P are a factor, M(S)^-1 = P P':
-the Cholesky factor of M with the deepest nodes first has entries between a node and its ancestors only. Its dual
-value, (linear in m) - 1/2 tr U(m)' M(S)^-1 U(m), U the weighted sums of rows for each node, is concave and smooth in
-multipliers m and signs together, with separate constraints: maximising it alternately over m (coordinate descent) and
-S (projected quasi-Newton; the derivative with respect to s_ij is K_ij w_i.w_j) converges to the optimum, and the gap
-to the primal objective at W = M(S)^-1 U is a certificate:
+M(S)_ij = K_ij s_ij. For fixed S it is a machine of `kernels.linear.path_margin`; its paths P are a factor, M(S)^-1 =
+P P': the Cholesky factor of M with the deepest nodes first has entries between a node and its ancestors only. Its
+dual value, (linear in m) - 1/2 tr U(m)' M(S)^-1 U(m), U the weighted sums of rows for each node, is concave and
+smooth in multipliers m and signs together, with separate constraints: maximising it alternately over m (coordinate
+descent) and S (projected quasi-Newton; the derivative with respect to s_ij is K_ij w_i.w_j) converges to the optimum,
+and the gap to the primal objective at W = M(S)^-1 U is a certificate:
 
     gap = sum of the gaps of the choices + sum_{i < j} K_ij (|w_i.w_j| - s_ij w_i.w_j).
 

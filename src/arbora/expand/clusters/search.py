@@ -2,8 +2,8 @@
 
 Half of the known groups are hidden in turn. The transformation is learned from the others; the rows of the hidden
 ones are clustered, with their true number of clusters, and compared with their labels. A candidate scores the mean
-of NMI, ARI and Hungarian accuracy. Candidates with k-means (von Mises-Fisher components for sparse rows) are tried first; the slower clusterers are tried on the
-best spaces.
+of NMI, ARI and Hungarian accuracy. Candidates with k-means (von Mises-Fisher components for sparse rows) are tried
+first; the slower clusterers are tried on the best spaces.
 """
 
 from __future__ import annotations

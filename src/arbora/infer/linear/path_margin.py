@@ -1,10 +1,10 @@
 """The loop around the dual coordinate descent over paths: sweep, polish, certify.
 
-`solve_paths` trains large-margin choices among classes that share parts of their weights (`kernels.linear.path_margin`
-states the problem and its dual) and stops when the certified duality gap is at most `tol` times the primal
-objective. A sweep over all rows scans all classes and lists those that get mass; sweeps over the listed classes
-follow, at a fraction of the cost. The sweep estimates the gap for free. For the certificate the weights are
-recomputed from the multipliers, which removes accumulated rounding errors.
+`solve_paths` trains large-margin choices among classes that share parts of their weights
+(`kernels.linear.path_margin` states the problem and its dual) and stops when the certified duality gap is at most
+`tol` times the primal objective. A sweep over all rows scans all classes and lists those that get mass; sweeps over
+the listed classes follow, at a fraction of the cost. The sweep estimates the gap for free. For the certificate the
+weights are recomputed from the multipliers, which removes accumulated rounding errors.
 """
 
 from __future__ import annotations
