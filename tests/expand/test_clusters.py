@@ -1,6 +1,7 @@
 """ExpandClusters: known groups keep their names, new ones are found, and what users may do wrong."""
 
 import itertools
+import pickle
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +14,13 @@ from arbora.expand import (
     BayesianPriorMixture,
     ExpandClusters,
     GammaTransform,
+    GaussianTransform,
     InformativeComponents,
     LargeMarginTransform,
 )
 from arbora.expand.clusters import fitting
 from arbora.expand.clusters.clusterers import (
+    KMEANS,
     Clusterer,
     fit_gaussian,
     fit_kmeans,
@@ -247,6 +250,90 @@ def test_a_clusterer_object_needs_labels_only(pool, filing):
     np.testing.assert_array_equal(clone(same).fit_predict(X, y), named.fit_predict(X, y))
     with pytest.raises(ValueError, match="give yours another name"):
         ExpandClusters("within", Clusterer("kmeans", fit_first_feature), random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "clusterer",
+    [*CLUSTERERS.values(), Clusterer("mine", fit_first_feature, KMEANS)],
+    ids=lambda row: row.name,
+)
+def test_clusterer_objects_are_pickled(clusterer):
+    model = pickle.loads(pickle.dumps(ExpandClusters("within", clusterer)))
+    assert model.clusterer == clusterer
+
+
+def test_model_files_name_built_in_clusterers_and_contain_no_code(tmp_path):
+    X, y, _ = partly_labelled(3, 2, 20, seed=3)
+    options = {"n_new": 2, "pool": "new", "scale": "common", "random_state": 0}
+    model = ExpandClusters("within", CLUSTERERS["kmeans"], **options).fit(X, y)
+    save(model, tmp_path / "built-in")
+    again = load(tmp_path / "built-in")
+    assert again.clusterer == "kmeans"
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    mine = ExpandClusters("within", Clusterer("mine", fit_first_feature), **options).fit(X, y)
+    with pytest.raises(TypeError, match="never contain code; give the name of a built-in clusterer"):
+        save(mine, tmp_path / "mine")
+    save(mine.set_params(clusterer="kmeans"), tmp_path / "mine")
+    np.testing.assert_array_equal(load(tmp_path / "mine").predict_proba(X), mine.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            lambda n, n_clusters: np.zeros(n - 1, int),
+            r"'mine' returned labels of shape \(\d+,\): return one label for each",
+        ),
+        (lambda n, n_clusters: np.full(n, 0.5), "'mine' returned labels of type float64"),
+        (
+            lambda n, n_clusters: np.full(n, n_clusters),
+            r"'mine' returned the label (\d+): return .* from 0 to",
+        ),
+        (lambda n, n_clusters: np.full(n, -1), "'mine' returned the label -1"),
+    ],
+)
+def test_labels_of_a_clusterer_object_are_checked(labels, message):
+    X, y, _ = partly_labelled(3, 2, 20, seed=3)
+
+    def fit_mine(pool, n_new, rng, n_init, engine=None):
+        return WithLabels(labels(len(pool.Z), pool.n_known + n_new))
+
+    with pytest.raises(ValueError, match=message):
+        ExpandClusters("within", Clusterer("mine", fit_mine), n_new=2, scale="common").fit(X, y)
+
+
+def test_a_clusterer_object_needs_a_function():
+    X, y, _ = partly_labelled(3, 2, 20, seed=3)
+    with pytest.raises(TypeError, match="'mine' has fit=None: give a function"):
+        ExpandClusters("within", Clusterer("mine", None), n_new=2).fit(X, y)
+
+
+@pytest.mark.parametrize("n_known", [1, 2])
+@pytest.mark.parametrize("gamma", [[5.0, 50.0], "cv"])
+def test_several_strengths_of_a_transformer_object_need_three_groups(n_known, gamma):
+    X, y, _ = partly_labelled(n_known, 2, 20, seed=3)
+    with pytest.raises(ValueError, match=r"needs at least 3\. Give the parameter a number"):
+        ExpandClusters(GaussianTransform(gamma), "kmeans", n_new=2, random_state=0).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:n_new=2, but")
+@pytest.mark.parametrize("gamma", [5.0, [5.0]])
+def test_one_strength_of_a_transformer_object_is_used(gamma):
+    X, y, _ = partly_labelled(2, 2, 20, seed=3)
+    model = ExpandClusters(GaussianTransform(gamma), "kmeans", n_new=2, random_state=0).fit(X, y)
+    assert model.choice_["strength"] == 5.0
+
+
+@pytest.mark.filterwarnings("ignore:n_new=2, but")
+def test_refit_refuses_another_strength():
+    X, y, _ = partly_labelled(3, 2, 20, seed=3)
+    model = ExpandClusters(GaussianTransform(0.1), "kmeans", n_new=2, scale="common", random_state=0).fit(
+        X, y
+    )
+    with pytest.raises(ValueError, match=r"GaussianTransform\(gamma=0.1\): set it again, or call `fit`"):
+        model.set_params(metric=GaussianTransform(5.0)).refit(X, y)
+    model.set_params(metric=GaussianTransform([0.1, 5.0])).refit(X, y)
+    assert model.choice_["strength"] == 0.1
 
 
 def test_number_of_new_groups_comes_with_a_range_and_a_curve():

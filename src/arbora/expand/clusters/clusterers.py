@@ -590,7 +590,8 @@ class Clusterer(NamedTuple):
     fit : callable
         ``fit(pool, n_new, rng, n_init, engine=engine)`` clusters the rows ``pool.Z``. Labelled rows (``pool.fixed``
         >= 0) stay in their groups 0 ... ``pool.n_known`` - 1; the other rows join them or one of `n_new` further
-        clusters. Returns an object with the cluster of each row as ``labels``.
+        clusters. Returns an object with the cluster of each row as ``labels``: integers from 0 to
+        ``pool.n_known + n_new`` - 1.
     family : Family, optional
         For clusters that are made of sums over rows. Without it a clustering is known by its labels: other rows get
         the clusters of their nearest neighbours.
@@ -614,43 +615,72 @@ class Clusterer(NamedTuple):
         return self.family is not None and self.family.unit
 
 
-def by_labels(fit: Callable[..., Any]) -> Callable[..., NeighbourClustering]:
+def read_labels(name: str, values: Any, pool: Pool, n_new: int) -> Ints:
+    """Check the labels of a clusterer of a user; labelled rows stay in their groups."""
+    labels, n_rows, n_clusters = np.asarray(values), len(pool.Z), pool.n_known + n_new
+    if labels.shape != (n_rows,):
+        raise ValueError(
+            f"the clusterer {name!r} returned labels of shape {labels.shape}: return one label for each of the "
+            f"{n_rows} rows of pool.Z."
+        )
+    wanted = f"return integers from 0 to pool.n_known + n_new - 1 = {n_clusters - 1}."
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"the clusterer {name!r} returned labels of type {labels.dtype}: {wanted}")
+    codes: Ints = np.where(pool.fixed >= 0, pool.fixed, labels.astype(np.int64))
+    outside = codes[(codes < 0) | (codes >= n_clusters)]
+    if len(outside):
+        raise ValueError(f"the clusterer {name!r} returned the label {outside[0]}: {wanted}")
+    return codes
+
+
+def by_labels(name: str, fit: Callable[..., Any]) -> Callable[..., NeighbourClustering]:
     """Fit a clusterer of a user, of which the labels are known; other rows ask their neighbours."""
 
     def fit_labels(
         pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, engine: Engine | None = None
     ) -> NeighbourClustering:
-        labels = np.asarray(fit(pool, n_new, rng, n_init, engine=engine).labels, np.int64)
-        return by_neighbours(pool, np.where(pool.fixed >= 0, pool.fixed, labels), n_new)
+        labels = fit(pool, n_new, rng, n_init, engine=engine).labels
+        return by_neighbours(pool, read_labels(name, labels, pool, n_new), n_new)
 
     return fit_labels
 
 
-KMEANS = Family(
-    kmeans_model,
-    lambda clustering: np.asarray(clustering.centres.T, np.float64),
-    lambda centres, counts, variance, value: KMeansClustering(NO_LABELS, value, centres.T, counts, variance),
-    0.0,
-    False,
-)
-GAUSSIANS = Family(
-    gaussian_model,
-    lambda clustering: Gaussians(clustering.means.T, clustering.log_weights, clustering.covariance),
-    lambda params, counts, variance, value: GaussianClustering(
-        NO_LABELS, value, params.means.T, params.log_weights, params.covariance
-    ),
-    1.0,
-    False,
-)
-DIRECTIONS = Family(
-    direction_model,
-    lambda clustering: Directions(clustering.directions.T, clustering.log_weights, clustering.kappa),
-    lambda params, counts, variance, value: SphericalClustering(
-        NO_LABELS, value, params.directions.T, params.log_weights, params.kappa
-    ),
-    1.0,
-    True,
-)
+# Named functions: a `Family` can be pickled.
+
+
+def kmeans_params(clustering: KMeansClustering) -> Matrix:
+    """Centres (n_dims, n_clusters) of k-means, in double precision."""
+    return np.asarray(clustering.centres.T, np.float64)
+
+
+def make_kmeans(centres: Matrix, counts: Matrix, variance: float, value: float) -> KMeansClustering:
+    """k-means of centres (n_dims, n_clusters)."""
+    return KMeansClustering(NO_LABELS, value, centres.T, counts, variance)
+
+
+def gaussian_params(clustering: GaussianClustering) -> Gaussians:
+    """Parameters of a Gaussian clustering."""
+    return Gaussians(clustering.means.T, clustering.log_weights, clustering.covariance)
+
+
+def make_gaussians(params: Gaussians, counts: Matrix, variance: float, value: float) -> GaussianClustering:
+    """Gaussian clustering of parameters."""
+    return GaussianClustering(NO_LABELS, value, params.means.T, params.log_weights, params.covariance)
+
+
+def direction_params(clustering: SphericalClustering) -> Directions:
+    """Parameters of von Mises-Fisher components."""
+    return Directions(clustering.directions.T, clustering.log_weights, clustering.kappa)
+
+
+def make_directions(params: Directions, counts: Matrix, variance: float, value: float) -> SphericalClustering:
+    """Von Mises-Fisher components of parameters."""
+    return SphericalClustering(NO_LABELS, value, params.directions.T, params.log_weights, params.kappa)
+
+
+KMEANS = Family(kmeans_model, kmeans_params, make_kmeans, 0.0, False)
+GAUSSIANS = Family(gaussian_model, gaussian_params, make_gaussians, 1.0, False)
+DIRECTIONS = Family(direction_model, direction_params, make_directions, 1.0, True)
 
 
 def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) -> Clustering:

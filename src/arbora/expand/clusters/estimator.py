@@ -271,6 +271,19 @@ class ExpandClusters(RowEstimator, LabelledClusterer, GroupPredictor, Explorable
         self.random_state = random_state
         self.verbose = verbose
 
+    def __arbora_params__(self) -> dict[str, Any]:
+        """Parameters that `arbora.io.save` stores: a built-in clusterer by its name."""
+        params: dict[str, Any] = self.get_params(deep=False)
+        clusterer = self.clusterer
+        if isinstance(clusterer, Clusterer):
+            if CLUSTERERS.get(clusterer.name) != clusterer:
+                raise TypeError(
+                    f"cannot save the clusterer {clusterer.name!r}: model files never contain code; give the name of "
+                    "a built-in clusterer, such as set_params(clusterer='kmeans'), which changes no fitted group."
+                )
+            params["clusterer"] = clusterer.name
+        return params
+
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from the labelled rows and cluster the others.
 

@@ -111,8 +111,14 @@ def read_clusterers(clusterer: str | Clusterer, *, sparse: bool) -> dict[str, Cl
             raise ValueError(
                 f"the clusterer {clusterer.name!r} of arbora has this name: give yours another name."
             )
-        mine = clusterer if clusterer.name in CLUSTERERS else clusterer._replace(fit=by_labels(clusterer.fit))
-        return {clusterer.name: mine}
+        if clusterer.name in CLUSTERERS:
+            return {clusterer.name: clusterer}
+        if not callable(clusterer.fit):
+            raise TypeError(
+                f"the clusterer {clusterer.name!r} has fit={clusterer.fit!r}: give a function "
+                "fit(pool, n_new, rng, n_init, engine=None) that returns an object with labels."
+            )
+        return {clusterer.name: clusterer._replace(fit=by_labels(clusterer.name, clusterer.fit))}
     if clusterer == "auto":
         return {
             name: row for name, row in CLUSTERERS.items() if (row.auto_sparse if sparse else row.auto_dense)

@@ -22,11 +22,14 @@ from arbora.expand.clusters.pool import Pool
 from arbora.expand.clusters.registry import CLUSTERERS, METRICS, Metric, read_clusterers, read_metrics
 from arbora.expand.groups import FeatureSpace, Groups
 from arbora.expand.transforms.base import (
+    MIN_HIDDEN,
     Labelled,
+    MetricTransform,
     apply_map,
     hidden_groups,
     hidden_size,
     labelled_rows,
+    require_hidden,
     take_groups,
 )
 
@@ -204,9 +207,6 @@ def best_candidate(scores: dict[Candidate, float]) -> Candidate:
 # --- Parameters of a fit, and the choice of what was left to "auto" -----------------------------------------
 
 
-_MIN_HIDDEN = 3  # known groups that a search needs
-
-
 class Options(NamedTuple):
     """Parameters of `ExpandClusters` that its fit reads."""
 
@@ -254,9 +254,13 @@ def choice_before(choice: dict[str, Any], metric: Any, clusterer: Any) -> Candid
             raise ValueError(
                 f"the model was fitted with the {name} {choice[name]!r}: set it again, or call `fit`."
             )
-    return Candidate(
-        choice["scale"], metrics[choice["metric"]], choice["strength"], clusterers[choice["clusterer"]]
-    )
+    row, strength = metrics[choice["metric"]], choice["strength"]
+    if row.name not in METRICS and strength not in row.strengths:
+        raise ValueError(
+            f"the model was fitted with the metric {row.name}({row.transformer._strength}={strength:g}): set it "
+            "again, or call `fit`."
+        )
+    return Candidate(choice["scale"], row, strength, clusterers[choice["clusterer"]])
 
 
 def choose(X: Any, groups: Groups, options: Options, seed: int) -> Choice:
@@ -276,12 +280,14 @@ def choose(X: Any, groups: Groups, options: Options, seed: int) -> Choice:
     ]
     if len(scales) * len(maps) * len(clusterers) == 1:
         return Choice(Candidate(scales[0], *maps[0], clusterers[0]))
-    if n_known < _MIN_HIDDEN:
+    if n_known < MIN_HIDDEN:
+        if isinstance(options.metric, MetricTransform) and len(metrics[0].strengths) > 1:
+            require_hidden(n_known)
         metric = METRICS["within"] if is_auto else metrics[0]
         if is_auto or (isinstance(options.clusterer, str) and options.clusterer == "auto"):
             warn_caller(
                 f"y has {n_known} labelled group{'s' * (n_known > 1)}, and a choice by hiding groups takes "
-                f"{_MIN_HIDDEN}: metric={metric.name!r} and clusterer={clusterers[0].name!r} are used. Label more "
+                f"{MIN_HIDDEN}: metric={metric.name!r} and clusterer={clusterers[0].name!r} are used. Label more "
                 "groups, or give metric and clusterer."
             )
         return Choice(Candidate(scales[0], metric, metric.strength, clusterers[0]))

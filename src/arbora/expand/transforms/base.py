@@ -333,7 +333,7 @@ def unit_rows(Z: Matrix) -> tuple[Matrix, Matrix]:
 
 N_FOLDS = 5
 _N_STARTS = 5
-_MIN_GROUPS = 3  # one to learn from, two to separate
+MIN_HIDDEN = 3  # known groups that a search needs: one to learn from, two to separate
 
 
 def hidden_size(n_groups: int) -> int:
@@ -347,13 +347,18 @@ def hidden_size(n_groups: int) -> int:
     return min(max(2, n_groups // 2), n_groups - 1)
 
 
+def require_hidden(n_groups: int) -> None:
+    """Refuse a choice by hidden groups among too few groups."""
+    if n_groups < MIN_HIDDEN:
+        raise ValueError(
+            f"y has {n_groups} labelled group{'s' * (n_groups != 1)}: choosing by hidden groups needs at least "
+            f"{MIN_HIDDEN}. Give the parameter a number instead of 'cv' or several, or label more groups."
+        )
+
+
 def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list[Ints]:
     """Draw sets of groups to hide: half of all, at least two, each group in turn."""
-    if n_groups < _MIN_GROUPS:
-        raise ValueError(
-            f"y has {n_groups} labelled groups: choosing by hidden groups needs at least {_MIN_GROUPS}. Give the "
-            "parameter a number instead of 'cv' or several, or label more groups."
-        )
+    require_hidden(n_groups)
     size = hidden_size(n_groups)
     folds: list[Ints] = []
     while len(folds) < n_folds:
