@@ -31,7 +31,6 @@ from arbora.classify import (
     TopDownSVC,
 )
 from arbora.classify.decisions import fit_softmax_scale
-from arbora.classify.recursive.coupling import fading
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Targets
 from arbora.metrics import hierarchical_f1, macro_f1, micro_f1
@@ -151,8 +150,7 @@ def softmax(parts: Parts, unit: float) -> Iterator[Candidate]:
 def recursive(parts: Parts, unit: float) -> Iterator[Candidate]:
     for loss in ("hinge", "squared_hinge"):
         for coupling in COUPLINGS:
-            faded = fading(parts.structure, coupling)
-            model = RecursiveSVC(1 / unit, loss=loss, coupling=faded, structure=parts.structure)
+            model = RecursiveSVC(1 / unit, loss=loss, coupling=coupling, structure=parts.structure)
             yield {"loss": loss, "coupling": coupling, "fade": 16.0}, model
     model = RecursiveSVC(1 / unit, loss="squared_hinge", coupling=0.1, structure=parts.structure)
     yield {"loss": "squared_hinge", "coupling": 0.1, "fade": None}, model
@@ -161,9 +159,7 @@ def recursive(parts: Parts, unit: float) -> Iterator[Candidate]:
 def recursive_logistic(parts: Parts, unit: float) -> Iterator[Candidate]:
     for c in (10.0, 30.0):
         for coupling in (0.1, 0.3):
-            model = RecursiveLogisticRegression(
-                c / unit, coupling=fading(parts.structure, coupling), structure=parts.structure
-            )
+            model = RecursiveLogisticRegression(c / unit, coupling=coupling, structure=parts.structure)
             yield {"c": c, "coupling": coupling}, model
 
 

@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 import arbora
 from arbora.classify import HierarchicalBayesClassifier, MultinomialLogistic, RecursiveSVC
 from arbora.classify.multinomial import design_matrix
-from arbora.classify.recursive.coupling import couple, fading
+from arbora.classify.recursive.coupling import couple
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
@@ -134,7 +134,7 @@ def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> 
 
 
 def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
-    return lc(X, y, tree, engine, n_jobs, structure=tree, coupling=fading(tree, 0.3))
+    return lc(X, y, tree, engine, n_jobs, structure=tree, coupling=0.3)
 
 
 def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -142,7 +142,7 @@ def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
         "C": 1.0,
         "loss": "hinge",
         "structure": tree,
-        "coupling": fading(tree, 0.3),
+        "coupling": 0.3,
         "calibration": None,
         "random_state": 0,
         "prune_below": 0.01,

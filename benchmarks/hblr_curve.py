@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC
-from arbora.classify.recursive.coupling import fading
 from arbora.metrics import macro_f1
 from arbora.metrics.table import Table
 from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
@@ -42,7 +41,7 @@ def recursive_svc(work: Task, Cs: tuple[float, ...], quick: bool) -> RecursiveSV
         0.1,
         loss="hinge",
         structure=work.structure,
-        coupling=fading(work.structure, 1.0),
+        coupling=1.0,
         calibration=None,
         n_jobs=1,
         random_state=SEED,

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.classify import RecursiveSVC
-from arbora.classify.recursive.coupling import fading
 from arbora.datasets import make_hierarchical_text
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
@@ -95,7 +94,7 @@ def warm_up() -> None:
 
 def recursive(tree: Any, coupling: float, fades: bool = True, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
-        C, loss="hinge", structure=tree, coupling=fading(tree, coupling) if fades else coupling, tol=TOL,
+        C, loss="hinge", structure=tree, coupling=coupling if fades else [coupling], tol=TOL,
         prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS, random_state=0, **params,
     )  # fmt: skip
 

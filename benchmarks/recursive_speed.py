@@ -21,7 +21,6 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from arbora.classify import RecursiveSVC
-from arbora.classify.recursive.coupling import fading
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
 from benchmarks._common.cells import DONE, Cells, forget_peak, one_thread, parse, peak_gib, summary
@@ -98,9 +97,9 @@ def contestants(work: Task) -> dict[str, Callable[[int], dict[str, float]]]:
         found[LOCAL] = lambda seed: train_local(work, seed)
     for coupling in COUPLINGS:
         found[f"RecursiveSVC, coupling {coupling:g}"] = lambda seed, c=coupling: train_recursive(
-            work, seed, fading(work.structure, c)
+            work, seed, c
         )
-    found["RecursiveSVC, as published"] = lambda seed: train_recursive(work, seed, 1.0)
+    found["RecursiveSVC, as published"] = lambda seed: train_recursive(work, seed, [1.0])
     return found
 
 

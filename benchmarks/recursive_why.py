@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC
-from arbora.classify.recursive.coupling import fading
 from arbora.datasets import load
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
@@ -74,7 +73,7 @@ def images() -> Problem:
 
 def variants(tree: Hierarchy) -> dict[str, dict[str, Any]]:
     """Variants of the full model, each with one change."""
-    full = {"structure": tree, "coupling": 1.0}
+    full = {"structure": tree, "coupling": [1.0]}
     return {
         "flat": {"structure": tree, "coupling": 0.0},
         "full": full,
@@ -84,10 +83,10 @@ def variants(tree: Hierarchy) -> dict[str, dict[str, Any]]:
         "full, parents of leaves only": {**full, "coupling": dict.fromkeys(_upper(tree), 0.0)},
         "full, no bias": {**full, "fit_intercept": False},
         "full, squared hinge": {**full, "loss": "squared_hinge"},
-        "coupling 0.1, no fading": {**full, "coupling": 0.1},
-        "coupling 0.1": {"structure": tree, "coupling": "auto"},
-        "coupling 0.3": {"structure": tree, "coupling": fading(tree, 0.3)},
-        "coupling 1": {"structure": tree, "coupling": fading(tree, 1.0)},
+        "coupling 0.1, no fading": {**full, "coupling": [0.1]},
+        "coupling 0.1": {"structure": tree, "coupling": 0.1},
+        "coupling 0.3": {"structure": tree, "coupling": 0.3},
+        "coupling 1": {"structure": tree, "coupling": 1.0},
     }
 
 

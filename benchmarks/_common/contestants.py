@@ -28,7 +28,6 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify.recursive.coupling import fading
 from arbora.classify.recursive.search import Search
 from arbora.classify.training import Targets, encode_targets
 from arbora.structure import Hierarchy, LabelGraph
@@ -80,9 +79,7 @@ class Arbora(Model):
     def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
         self.model.set_params(C=C)
         if coupling is not None:
-            fades = self.fades and not isinstance(coupling, str)
-            structure = self.model.structure
-            self.model.set_params(coupling=fading(structure, coupling) if fades else coupling)
+            self.model.set_params(coupling=coupling if self.fades else [coupling])
         self.model.fit(X, target)
 
     def answer(self, X: Any) -> NDArray[Any]:

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import RecursiveSVC
-from arbora.classify.recursive.coupling import FADE, couple, fading
+from arbora.classify.recursive.coupling import FADE, couple
 from arbora.classify.training import Targets, encode_targets
 from arbora.core.monitor import Monitor
 from arbora.infer.proximal import minimize_composite
@@ -197,7 +197,6 @@ def with_bias(X: Any) -> sp.csr_array:
 
 
 def recursive(work: Task, C: Any, coupling: Any) -> RecursiveSVC:
-    coupling = coupling if isinstance(coupling, str) else fading(work.structure, coupling)
     model = RecursiveSVC(
         C, coupling=coupling, structure=work.structure, calibration=None, threshold="zero", n_jobs=1,
         random_state=SEED,

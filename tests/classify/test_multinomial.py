@@ -95,15 +95,15 @@ def penalty(model, X, y, weight, structure, coupling, fade):
         (TREE, (0.2, 2.0)),
         (DAG, 0.5),
         (LabelGraph.from_edges([("a1", "a2"), ("a2", "b1"), ("b1", "b2"), ("b2", "a3")]), 0.7),
-        (TREE, "auto"),
+        (TREE, [0.1]),
     ],
-    ids=["tree", "levels", "dag", "graph", "auto"],
+    ids=["tree", "levels", "dag", "graph", "published"],
 )
 def test_structure_adds_the_recursive_penalty(structure, coupling, monkeypatch):
     monkeypatch.setattr(coupling_module, "FADE", 2.0)  # the tree is too small for the default
     X, y, weight = data()
     common = {"structure": structure, "coupling": coupling, "tol": 1e-9}
-    coupling, fade = (0.1, 2.0) if coupling == "auto" else (coupling, None)
+    fade = 2.0 if isinstance(coupling, float) else None
     values = []
     for solver in ("auto", "lbfgs"):
         model = MultinomialLogistic(solver=solver, **common).fit(sp.csr_array(X), y, weight)

@@ -32,6 +32,29 @@ def test_what_the_inner_block_gives_hides_the_outer_value(tmp_path):
         assert visible()[1] == tmp_path / "outer"
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"engine": "bogus"}, "engine='bogus': give None, 'threads', 'ray'"),
+        ({"engine": ThreadEngine}, "or an engine of arbora.engine"),
+        ({"checkpoint": 3}, "checkpoint=3: give the path of a folder"),
+        ({"checkpoint": ""}, "checkpoint='': give the path"),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_at_the_start(params, message):
+    with pytest.raises(ValueError, match=message), arbora.running(**params):
+        raise AssertionError("the block has begun")
+
+
+def test_the_warning_names_the_line_of_the_block(tmp_path):
+    with (
+        pytest.warns(UserWarning, match="no fit of this block") as caught,
+        arbora.running(checkpoint=tmp_path),
+    ):
+        pass
+    assert caught[0].filename == __file__
+
+
 def test_an_error_ends_all_blocks(tmp_path):
     with (
         pytest.raises(KeyError),

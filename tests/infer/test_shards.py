@@ -391,7 +391,7 @@ def test_unsupported_models_are_refused_before_a_cluster_starts():
             pytest.raises(ValueError, match=r"a DAG or label graph.* use a tree, threads"),
         ):
             MultinomialLogistic(structure=structure).fit(X, y)
-    with running(engine="dask"), pytest.raises(ValueError, match="engine='dask'"):
+    with pytest.raises(ValueError, match="engine='dask'"), running(engine="dask"):
         MultinomialLogistic().fit(X, y)
 
 

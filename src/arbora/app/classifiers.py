@@ -17,7 +17,6 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify.recursive.coupling import fading
 from arbora.structure import Hierarchy
 
 FLAT = "flat"
@@ -74,8 +73,7 @@ def make_classifier(
     if options.coupling is not None:
         if options.model not in COUPLED:
             raise ValueError(f"the model {options.model} has no coupling; {', '.join(COUPLED)} have one")
-        # As in a search: nodes with many classes share less.
-        common["coupling"] = fading(structure, options.coupling)
+        common["coupling"] = options.coupling
     return _MAKERS[options.model](**common)
 
 

@@ -44,6 +44,7 @@ from arbora.app.text_model import TextModel
 from arbora.app.text_rows import feature_names, fit_rows, text_language, warn_of_script
 from arbora.arrays import Array, Matrix
 from arbora.core.estimator import require_y
+from arbora.core.running import outside_blocks
 from arbora.datasets.readers.records import join_labels
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -172,9 +173,10 @@ class TextClassifier(TextModel, ClassifierMixin, BaseEstimator):
         require_y(self, y, "it learns from labelled texts")
         labels = Labels(y)
         structure = self._find_structure(labels)
-        rows = self.training_rows(documents, labels, structure)
-        start = time.perf_counter()
-        estimator = self._make_estimator(rows.choice, labels, structure).fit(rows.X, y)
+        with outside_blocks():  # a checkpoint belongs to one fit, and here are several
+            rows = self.training_rows(documents, labels, structure)
+            start = time.perf_counter()
+            estimator = self._make_estimator(rows.choice, labels, structure).fit(rows.X, y)
         trained = time.perf_counter()
         names = feature_names(documents, rows.vectorizer, estimator.n_features_in_)
         typical = typical_words_of_labels(Subject(estimator, rows.X, documents, names, rows.vectorizer), y)

@@ -36,7 +36,7 @@ from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.cost_choice import mean_squared_norm
 from arbora.classify.estimator import AUTO_COST_CONSTRAINT, LINEAR_CONSTRAINTS, NodePredictor
 from arbora.classify.linear import LinearModel, linear_scores
-from arbora.classify.recursive.coupling import couple, node_weights, read_coupling
+from arbora.classify.recursive.coupling import DEFAULT_COUPLING, couple, node_weights, read_coupling
 from arbora.classify.training import Targets, as_csr, check_labelled_rows
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine, check_needs
@@ -283,9 +283,10 @@ class MultinomialLogistic(RowEstimator, NodePredictor, ClassifierMixin, BaseEsti
     structure : Hierarchy or LabelGraph, optional
         Structure whose nodes are the labels. Classes that are near each other share weights, and
         `predict_node_proba`, `predict_path` and `predict_backoff` refer to all nodes.
-    coupling : "auto", float, sequence of floats or dict
-        How much classes share with neighbouring classes, as in `RecursiveSVC`: 0 is flat training, 1 the published
-        strength. "auto" is 0.1, and less for nodes with more than 16 classes below them. Used only with a structure.
+    coupling : float, sequence of floats or dict, default=0.1
+        How much classes share with neighbouring classes, as in `RecursiveSVC`: 0 is flat training, [1.0] the
+        published strength; one number is less for nodes with more than 16 classes below them. Used only with a
+        structure.
     solver : {"auto", "lc", "dm", "admm", "lbfgs"}
         "auto": the fastest one, coordinate ascent in the dual (sparse rows) or Newton's method (dense rows). "lc":
         the log-concavity bound, with classes in parallel; it needs the least memory, and is the only one that runs on
@@ -364,7 +365,7 @@ class MultinomialLogistic(RowEstimator, NodePredictor, ClassifierMixin, BaseEsti
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "C": AUTO_COST_CONSTRAINT,
-        "coupling": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left"), "array-like", dict],
+        "coupling": [Interval(Real, 0, None, closed="left"), "array-like", dict],
         "solver": [StrOptions(set(SOLVERS))],
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
     }
@@ -374,7 +375,7 @@ class MultinomialLogistic(RowEstimator, NodePredictor, ClassifierMixin, BaseEsti
         C: Any = "auto",
         *,
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = "auto",
+        coupling: Any = DEFAULT_COUPLING,
         solver: str = "auto",
         tol: float = 1e-3,
         max_iter: int = 1000,

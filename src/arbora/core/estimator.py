@@ -232,8 +232,9 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 # --- Warnings that point at the user's line, however deep inside Arbora they are raised ---------------------
 
 
-# Packages between the user's line and the warning: scikit-learn wraps `fit` and calls it in searches and pipelines.
-_SKIPPED = frozenset({"arbora", "sklearn", "joblib"})
+# Packages between the user's line and the warning: scikit-learn wraps `fit` and calls it in searches and pipelines;
+# `contextlib` ends a block.
+_SKIPPED = frozenset({"arbora", "sklearn", "joblib", "contextlib"})
 
 
 def warn_caller(message: str | Warning, category: type[Warning] = UserWarning) -> None:

@@ -42,7 +42,7 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
         None and "threads": threads of this process, as many as the parameter `n_jobs` of the estimator says.
     checkpoint : path, default=None
         Folder for the finished parts of a long fit. After an interruption, the same fit with the same data resumes
-        there. One folder belongs to one fit.
+        there. One folder belongs to one fit: give each fit a block of its own.
 
     Notes
     -----
@@ -50,7 +50,8 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
     threads.
 
     Each estimator that has only one of the two says so in its documentation. A block in which no fit used what was
-    given ends with a warning.
+    given ends with a warning. A block holds in the thread that enters it: workers of a search with
+    `n_jobs`, and threads that are started within it, do not see it.
 
     Examples
     --------
@@ -61,6 +62,12 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
     >>> with tempfile.TemporaryDirectory() as folder, arbora.running(checkpoint=folder):
     ...     model = OneVsRestSVC(calibration=None).fit(X, y)
     """
+    if isinstance(engine, type) or (isinstance(engine, str) and engine not in _ENGINES):
+        raise ValueError(f"engine={engine!r}: give None, 'threads', 'ray' or an engine of arbora.engine.")
+    if checkpoint is not None and (
+        not isinstance(checkpoint, str | os.PathLike) or not os.fspath(checkpoint)
+    ):
+        raise ValueError(f"checkpoint={checkpoint!r}: give the path of a folder, or None.")
     place = Place(engine, checkpoint, _place.get())
     token = _place.set(place)
     try:
@@ -68,11 +75,12 @@ def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = N
     finally:
         _place.reset(token)
     for name, value in place.values.items():
-        if value is not None and name not in place.used:
+        if not (value is None or value == "threads" or name in place.used):
             warn_caller(f"running({name}={value!r}): no fit of this block uses {_NAMES[name]}.")
 
 
 _NAMES = {"engine": "an engine", "checkpoint": "a checkpoint"}
+_ENGINES = "threads", "ray"
 
 
 @contextmanager

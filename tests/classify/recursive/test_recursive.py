@@ -270,37 +270,38 @@ def wide():
     return np.array([centres[name] for name in y]) + rng.normal(size=(200, 8)), y
 
 
-def test_the_default_coupling_fades_and_a_number_does_not(wide):
-    """Of 20 classes below a node, the coupling is 16 / 20 of 0.1; a number holds as it is given."""
-    auto, faded, number = (
+def test_a_number_fades_and_a_sequence_does_not(wide):
+    """Of 20 classes below a node, the coupling is 16 / 20 of 0.1; a number for each level holds as it is given."""
+    fading, faded, plain = (
         RecursiveSVC(coupling=coupling, structure=WIDE, **TIGHT).fit(*wide)
-        for coupling in ("auto", {"r": 0.1 * 16 / 20}, 0.1)
+        for coupling in (0.1, {"r": 0.1 * 16 / 20}, np.array([0.1]))
     )
-    assert (auto.coupling_, auto.fade_) == (0.1, 16.0)
-    assert (number.coupling_, number.fade_) == (0.1, None)
-    np.testing.assert_allclose(auto.coef_, faded.coef_, atol=1e-4)
-    assert np.abs(auto.coef_ - number.coef_).max() > 1e-3
+    assert (fading.coupling_, fading.fade_) == (0.1, 16.0)
+    assert plain.fade_ is None
+    np.testing.assert_allclose(fading.coef_, faded.coef_, atol=1e-4)
+    assert np.abs(fading.coef_ - plain.coef_).max() > 1e-3
     # The root minimises ||w_r||^2 / s + sum_l ||w_l - w_r||^2 with its faded s.
-    root, _ = auto.node_weights(["r"])
-    np.testing.assert_allclose(root[0], auto.coef_.sum(axis=0) / (20 + 1 / 0.08), atol=1e-8)
+    root, _ = fading.node_weights(["r"])
+    np.testing.assert_allclose(root[0], fading.coef_.sum(axis=0) / (20 + 1 / 0.08), atol=1e-8)
 
 
 def test_couplings_of_a_search_fade(wide):
     search = {"costs": [0.1], "couplings": [0.0, 0.3]}
     searched = RecursiveSVC(C="cv", coupling="cv", search=search, structure=WIDE, **QUICK).fit(*wide)
     same = RecursiveSVC(0.1, coupling={"r": searched.coupling_ * 16 / 20}, structure=WIDE, **QUICK).fit(*wide)
-    assert searched.fade_ == 16.0
+    again = RecursiveSVC(searched.C_, coupling=searched.coupling_, structure=WIDE, **QUICK).fit(*wide)
+    np.testing.assert_array_equal(searched.coef_, again.coef_)
     np.testing.assert_allclose(searched.coef_, same.coef_, atol=1e-6)
 
 
 def test_the_fade_holds_when_more_is_learned(wide):
     X, y = wide
-    auto, faded = (
+    fading, faded = (
         RecursiveSVC(coupling=coupling, structure=WIDE, **TIGHT).fit(X, y).partial_fit(X[:20], y[:20])
-        for coupling in ("auto", {"r": 0.1 * 16 / 20})
+        for coupling in (0.1, {"r": 0.1 * 16 / 20})
     )
-    np.testing.assert_allclose(auto.coef_, faded.coef_, atol=1e-4)
-    assert auto.set_params(coupling=0.1).partial_fit(X[:20], y[:20]).fade_ is None
+    np.testing.assert_allclose(fading.coef_, faded.coef_, atol=1e-4)
+    assert fading.set_params(coupling=[0.1]).partial_fit(X[:20], y[:20]).fade_ is None
 
 
 # --- weights of any node -------------------------------------------------------------------------------------------

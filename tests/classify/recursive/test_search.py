@@ -492,3 +492,16 @@ def test_rows_are_prepared_once_a_fold(monkeypatch):
     monkeypatch.setattr(_joint, "prepare_rows", lambda *args: calls.append(2) or prepare(*args))
     RecursiveSVC(C="cv", search={**TWO, "cv": 3}, structure=TREE, **QUICK).fit(X, Y)
     assert calls == [1, 1, 1, 2]  # the last one is for the fit with what was chosen
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": "cv", "search": {"costs": [0.1], "couplings": [0.1]}}, "no effect of couplings"),
+        ({"coupling": "cv", "search": {"costs": [0.1], "couplings": [0.1]}}, "no effect of costs"),
+    ],
+)
+def test_candidates_that_are_not_searched_warn(params, message):
+    X, labels = np.tile(np.eye(4), (3, 1)), np.array(["a1", "a2", "b1", "b2"] * 3, dtype=object)
+    with pytest.warns(UserWarning, match=message):
+        RecursiveSVC(structure=TREE, **{**QUICK, **params}).fit(X, labels)

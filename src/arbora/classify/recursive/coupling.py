@@ -170,24 +170,10 @@ def _numbers(values: Any, coupling: Any) -> Array:
 def read_coupling(coupling: Any) -> tuple[Any, float | None]:
     """Return the coupling and the fade that a value of the parameter `coupling` means.
 
-    "auto" fades at nodes with many classes, as the candidates of a search do; other values are used as they are.
+    One number, and each candidate of "cv", fades at nodes with many classes. What is given for each level or by name
+    is used as it is.
     """
-    return (DEFAULT_COUPLING, FADE) if isinstance(coupling, str) else (coupling, None)
-
-
-def fading(structure: Hierarchy | LabelGraph | None, coupling: float, fade: float = FADE) -> Any:
-    """Couplings of the nodes of a hierarchy, by name, that fade with the leaves below them.
-
-    The candidates of a search fade in the same way, with the classes. For other structures: the coupling itself.
-
-    >>> tree = Hierarchy.from_edges([("root", leaf) for leaf in "abcd"])
-    >>> fading(tree, 0.3, fade=2.0)["root"], fading(tree, 0.3)["root"]
-    (0.15, 0.3)
-    """
-    if not isinstance(structure, Hierarchy):
-        return coupling
-    strength = _strengths(structure, np.flatnonzero(structure.is_leaf), coupling, fade)
-    return dict(zip(structure.names.tolist(), strength.tolist(), strict=True))
+    return coupling, FADE if isinstance(coupling, str | Real) else None
 
 
 def node_couplings(

@@ -22,7 +22,13 @@ from arbora.classify.estimator import (
     one_column,
 )
 from arbora.classify.linear import LinearModel, PartsModel, full_weights, warn_open_gap
-from arbora.classify.recursive.coupling import Coupling, couple, node_weights, read_coupling
+from arbora.classify.recursive.coupling import (
+    DEFAULT_COUPLING,
+    Coupling,
+    couple,
+    node_weights,
+    read_coupling,
+)
 from arbora.classify.recursive.partial_fit import (
     encode_more,
     extend_threshold,
@@ -59,7 +65,7 @@ from arbora.classify.training import (
     solver_options,
 )
 from arbora.core.checkpoint import open_checkpoint
-from arbora.core.estimator import all_or_nothing, draw_seed, read_options, warn_ineffective
+from arbora.core.estimator import all_or_nothing, draw_seed, read_options, warn_caller, warn_ineffective
 from arbora.core.running import running_checkpoint
 from arbora.core.validation import check_features, check_squares
 from arbora.engine import ThreadEngine, engine_for
@@ -101,7 +107,7 @@ class RecursiveClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
         "calibration": LEVELS_CONSTRAINT,
         "coupling": [
             Interval(Real, 0, None, closed="left"),
-            StrOptions({"auto", "cv"}),
+            StrOptions({"cv"}),
             "array-like",
             dict,
         ],
@@ -208,6 +214,10 @@ class RecursiveClassifier(LinearPredictor, ClassifierMixin, BaseEstimator):
         searching = "cv" in (self.C, self.coupling if isinstance(self.coupling, str) else None)
         if not searching:
             warn_ineffective(self, {"search": "neither C nor coupling is 'cv'"})
+        elif search.costs is not None and self.C != "cv":
+            warn_caller(f"{type(self).__name__}: no effect of costs in search (C is not 'cv').")
+        elif "couplings" in (self.search or {}) and not isinstance(self.coupling, str):
+            warn_caller(f"{type(self).__name__}: no effect of couplings in search (coupling is not 'cv').")
         elif hasattr(self, "cv_splits_") and not hasattr(self, "_split_by"):  # a loaded model
             n_before, n_rows = self.cv_n_samples_, rows.X.shape[0]
             refuse_splits_of_other_rows(search.cv, self.cv_splits_, n_before, n_rows)
@@ -406,12 +416,13 @@ class RecursiveSVC(RecursiveClassifier):
         The squared hinge depends less on C and gives better probabilities; the hinge is the published model.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
-    coupling : "auto", "cv", float, sequence of floats or dict
-        How much neighbouring classes share: 0 is flat training, 1 the published model. One number for all inner
-        nodes, one for each depth from the roots down (the last one holds for all deeper nodes), or a dict of node
-        names (other nodes have 1). For a graph: one number in [0, 1]. "auto" is 0.1, at nodes with n > 16 classes
-        below them 0.1 * 16 / n: thousands of classes share little, and sharing makes training slow. "cv" chooses by
-        cross-validation among couplings that fade in the same way. The choice is in `coupling_` and `fade_`.
+    coupling : float, "cv", sequence of floats or dict, default=0.1
+        How much neighbouring classes share: 0 is flat training. One number c holds for all inner nodes, but is
+        c * 16 / n for those with n > 16 classes below them: thousands of classes share little, and sharing makes
+        training slow. A sequence has a number for each depth from the roots down (the last one holds for all deeper
+        nodes), a dict one for each node by name (other nodes have 1); they are used as they are. [1.0] is the
+        published model. For a graph: one number in [0, 1]. "cv" chooses one number by cross-validation. The choice is
+        in `coupling_`.
     tol : float, optional
         Relative duality gap of the joint problem at which training stops. The gap is certified: the objective is at
         most this share above its optimum. None means 0.001 if at least half of the entries of X are not zero
@@ -539,7 +550,7 @@ class RecursiveSVC(RecursiveClassifier):
         *,
         loss: str = "squared_hinge",
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = "auto",
+        coupling: Any = DEFAULT_COUPLING,
         tol: float | None = None,
         max_iter: int = 200,
         fit_intercept: bool = True,
@@ -583,7 +594,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         `OneVsRestLogistic`, "cv" chooses by cross-validation.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
-    coupling : "auto", "cv", float, sequence of floats or dict
+    coupling : float, "cv", sequence of floats or dict, default=0.1
         How much neighbouring classes share: 0 is flat training, 1 the published model.
     tol, max_iter
         Relative duality gap (0.01; None chooses as `RecursiveSVC` does) and number of rounds (or Newton steps) at
@@ -621,7 +632,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         C: Any = "auto",
         *,
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = "auto",
+        coupling: Any = DEFAULT_COUPLING,
         tol: float | None = 1e-2,
         max_iter: int = 200,
         fit_intercept: bool = True,

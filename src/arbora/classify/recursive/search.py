@@ -126,14 +126,15 @@ def make_plan(
     label per row.
     """
     value, fade = read_coupling(coupling)
-    couplings = list(search.couplings) if coupling == "cv" else [value]
+    is_searched = isinstance(coupling, str)
+    couplings = list(search.couplings) if is_searched else [value]
     if not couplings:
         raise ValueError("couplings is empty: give at least one, for instance 0.0, which is flat training.")
     extends = C == "cv" and search.costs is None
     Cs = [] if extends or C == "auto" else check_costs(search.costs) if C == "cv" else [float(C)]
     coupled = [couple_by(value, fade) for value in couplings]
     plan = Plan(Cs, couplings, coupled, fade, [], search.scoring, threshold, prune_below, extends)
-    if "cv" not in (C, coupling if isinstance(coupling, str) else None):
+    if C != "cv" and not is_searched:
         return plan
     splits = cv_splits(search.cv, training.positives, training.row_cost > 0, training.options.seed)
     return plan._replace(splits=splits, unit=unit_cost(training) if C == "cv" else 1.0)

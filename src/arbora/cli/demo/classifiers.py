@@ -20,7 +20,6 @@ from arbora.classify import (
     TopDownSVC,
     deciding_words,
 )
-from arbora.classify.recursive.coupling import fading
 from arbora.cli.demo.printing import WIDTH, print_paragraph, timed
 from arbora.core.monitor import Progress
 from arbora.datasets import Dataset
@@ -31,8 +30,8 @@ from arbora.text import LtcVectorizer
 
 
 def recursive(C: float, *, structure: Hierarchy, coupling: float, **params: Any) -> RecursiveSVC:
-    """Make a recursive classifier whose coupling fades, as in a search."""
-    return RecursiveSVC(C, structure=structure, coupling=fading(structure, coupling), **params)
+    """Make a recursive classifier."""
+    return RecursiveSVC(C, structure=structure, coupling=coupling, **params)
 
 
 COSTS = (1.0, 3.0, 10.0)

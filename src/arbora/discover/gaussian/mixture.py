@@ -540,7 +540,8 @@ class DirichletProcessGaussianMixture(RowEstimator, Explorable, DensityMixin, Ba
         if name is not None and self.rhat_[name] > RHAT_LIMIT:
             warn_caller(
                 f"the chains do not agree: R-hat of {name} is {self.rhat_[name]:.3g} (limit: {RHAT_LIMIT}). The "
-                "partitions are still useful, but their shares may be wrong. Increase n_warmup and n_samples.",
+                "partitions are still useful, but their shares may be wrong. Increase n_warmup and n_samples in "
+                "sampling.",
                 ConvergenceWarning,
             )
 

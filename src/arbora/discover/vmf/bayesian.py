@@ -30,6 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
+from arbora.core.estimator import warn_ineffective
 from arbora.discover.mixture.base import Mixture, PartialFitMixture, Start
 from arbora.discover.mixture.rows import as_rows
 from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
@@ -75,7 +76,7 @@ PRIOR_CONSTRAINTS: dict[str, Any] = {
     "alpha": [Interval(Real, 0, None, closed="neither"), None],
     "direction": ["array-like", None],
     "concentration": [Interval(Real, 0, None, closed="left"), None],
-    "log_mean": [Real, None],
+    "log_mean": [Interval(Real, None, None, closed="neither"), None],
     "log_variance": [Interval(Real, 0, None, closed="neither"), None],
 }
 
@@ -366,6 +367,7 @@ class BayesianVMFMixture(BayesianComponents, PartialFitMixture):
     def _complete(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
         """With Gibbs sampling, run chains from different variational solutions and store their common posterior."""
         if self.inference != "gibbs":
+            warn_ineffective(self, {"sampling": "inference is not 'gibbs'"})
             return
         options = self._read_options("sampling")
         ids, unseen = np.flatnonzero(weight), np.flatnonzero(weight == 0)

@@ -286,6 +286,6 @@ def warn_unless_mixed(rhats: Mapping[str, Array]) -> None:
     if np.max(rhats[worst]) > _RHAT_LIMIT:
         warn_caller(
             f"the chains do not agree: R-hat of {worst} is up to {np.max(rhats[worst]):.3g} (limit: {_RHAT_LIMIT}). "
-            "They may have found different clusters. Increase n_warmup and n_samples.",
+            "They may have found different clusters. Increase n_warmup and n_samples in sampling.",
             ConvergenceWarning,
         )
