@@ -394,6 +394,12 @@ def test_tune_without_options_prints_the_choice_of_features_and_model(workshop, 
         (
             "x.csv",
             "text,label\ncat,pets\ndog,wild\n",
+            ["--model", "bayes", "--coupling", "1"],
+            "bayes has no coupling",
+        ),
+        (
+            "x.csv",
+            "text,label\ncat,pets\ndog,wild\n",
             ["--hierarchy", "nothing.tsv"],
             "nothing.tsv: No such file",
         ),

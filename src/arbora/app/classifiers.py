@@ -58,6 +58,8 @@ def make_classifier(
     """
     if options.model not in MODELS:
         raise ValueError(f"unknown model {options.model!r}: use one of {', '.join(MODELS)}")
+    if options.coupling is not None and options.model not in COUPLED:
+        raise ValueError(f"the model {options.model} has no coupling; {', '.join(COUPLED)} have one")
     common: dict[str, Any] = {"structure": structure, "n_jobs": options.jobs, "verbose": verbose}
     if options.model == "bayes":
         if options.C is not None:
@@ -71,8 +73,6 @@ def make_classifier(
     if options.C is not None:
         common["C"] = options.C
     if options.coupling is not None:
-        if options.model not in COUPLED:
-            raise ValueError(f"the model {options.model} has no coupling; {', '.join(COUPLED)} have one")
         common["coupling"] = options.coupling
     return _MAKERS[options.model](**common)
 
