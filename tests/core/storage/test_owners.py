@@ -49,8 +49,8 @@ def test_owners(dead, monkeypatch):
     assert not has_owner("dead")
     machine, _, start = owner_tag().rstrip("-").split("-")
     assert not owner_is_dead(f"{machine}-1-{owners._start_of(1)}-x")  # another user's process lives too
-    # An id used again
-    assert owner_is_dead(f"{machine}-{os.getpid()}-{start[::-1]}-x") == start != start[::-1]
+    is_reused = start != start[::-1]  # the id of a process that began at another time
+    assert owner_is_dead(f"{machine}-{os.getpid()}-{start[::-1]}-x") == is_reused
     assert not owner_is_dead("0" * 8 + dead[8:])  # of another machine: unknown
     assert owner_is_dead(f"{machine}-9999999999-{start}-x")
 
