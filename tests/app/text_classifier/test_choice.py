@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from arbora import TextClassifier
+from arbora import TextClassifier, running
 from arbora.app import text_choice as search
 from arbora.app import training as tuning
 from arbora.app.classifiers import ClassifierOptions
@@ -104,6 +104,20 @@ def test_a_given_coupling_is_used(n_texts):
     assert isinstance(model.estimator_, RecursiveSVC)
     assert model.estimator_.coupling_ == 0.7
     assert "model" not in model.choice_
+
+
+def test_the_fits_of_a_choice_leave_a_checkpoint_alone(tmp_path):
+    """A folder belongs to one fit, and a `TextClassifier` trains several: the block says that nothing used it."""
+    texts, labels = ending_texts(60)
+    with (
+        pytest.warns(UserWarning, match="no fit of this block uses a checkpoint"),
+        running(checkpoint=tmp_path / "fit"),
+    ):
+        model = TextClassifier(n_jobs=1, random_state=0).fit(texts, labels)
+    assert not (tmp_path / "fit").exists()
+    assert (
+        model.predict(texts) == TextClassifier(n_jobs=1, random_state=0).fit(texts, labels).predict(texts)
+    ).all()
 
 
 def test_the_choice_is_the_same_with_more_threads():
